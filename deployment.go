@@ -1,0 +1,464 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Capabilities is a set of what a deployment can do. The empty set means that nothing is known, and nothing is checked.
+type Capabilities uint32
+
+// The capabilities.
+const (
+	CanText      Capabilities = 1 << iota // text in, text out: a deployment that can do only this
+	CanStream                             // streaming; without it an answer reaches the sink in one piece
+	CanTools                              // tool calls
+	CanImages                             // images in
+	CanFiles                              // files in
+	CanAudio                              // audio in
+	CanJSON                               // answers in JSON
+	CanSchema                             // answers by JSON Schema
+	CanReasoning                          // reasoning effort
+	CanPrefill                            // continues an assistant message that ends the conversation
+)
+
+var capabilityNames = [...]string{
+	"text", "stream", "tools", "images", "files", "audio", "json", "schema", "reasoning", "prefill",
+}
+
+// String lists the capabilities: "text+tools".
+func (c Capabilities) String() string {
+	if c == 0 {
+		return "unknown"
+	}
+	var names []string
+	for i, name := range capabilityNames {
+		if c&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
+}
+
+// needs is what a request asks of a deployment.
+func needs(r *Request) Capabilities {
+	var n Capabilities
+	if len(r.Tools) > 0 {
+		n |= CanTools
+	}
+	if r.Format != nil {
+		switch r.Format.Kind {
+		case FormatSchema:
+			n |= CanSchema
+		case FormatJSON:
+			n |= CanJSON
+		}
+	}
+	if r.Effort != "" {
+		n |= CanReasoning
+	}
+	for i := range r.Messages {
+		for j := range r.Messages[i].Parts {
+			switch r.Messages[i].Parts[j].Kind {
+			case PartImage:
+				n |= CanImages
+			case PartFile:
+				n |= CanFiles
+			case PartAudio:
+				n |= CanAudio
+			}
+		}
+	}
+	return n
+}
+
+// A Deployment is the named leaf of an onion: one model of one provider behind one key. It is where attempts are made, so
+// it alone enters them into the account, and it refuses at no cost what it cannot serve: a request beyond its window or
+// capabilities, beyond MaxAttempts, or held back by a gate of an outer stage. It turns a panic of its Caller, an empty
+// answer and a tool call whose arguments are not JSON into errors that name it.
+//
+// The fields must not be changed once it is in use.
+type Deployment struct {
+	// Name is how the account, cooldowns and metrics know it. Two deployments of one name are taken for the same.
+	Name string
+	// Provider is the provider's name in the GenAI conventions ("openai", "aws.bedrock"), Model the model sent to it. "": the
+	// request's Model.
+	Provider, Model string
+	// Window is what fits into the model, input and output together, and MaxOutput the longest answer, in tokens. 0:
+	// unknown, not checked.
+	Window, MaxOutput int
+	// Counter counts requests against Window. nil: the counter of a token router around it; without one the window is not
+	// checked.
+	Counter TokenCounter
+	Price   Price
+	// Has is what it can do. 0: unknown, not checked.
+	Has Capabilities
+	// Quota and Credential are names shared with the deployments that share this one's rate limits or its key: a rate limit
+	// rests all of the same Quota, a refused key or an empty account all of the same Credential. "": its own.
+	Quota, Credential string
+	// Caller speaks to the model. It must not retry.
+	Caller Caller
+}
+
+// PanicError is the cause of a failure where a model's Caller panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Describe is d as a leaf.
+func (d *Deployment) Describe() Node { return Node{Name: d.Name, Deployment: d} }
+
+func (d *Deployment) check() error {
+	switch {
+	case d == nil:
+		return errors.New("the Deployment is nil")
+	case d.Name == "":
+		return errors.New("a Deployment has no Name; give it one, accounts and cooldowns are kept by it")
+	case d.Caller == nil:
+		return fmt.Errorf("Deployment %q has no Caller; set it to an adapter", d.Name)
+	case d.Window < 0 || d.MaxOutput < 0:
+		return fmt.Errorf("Deployment %q has a negative Window or MaxOutput; use 0 for unknown", d.Name)
+	}
+	return nil
+}
+
+// fail is an error of d.
+func (d *Deployment) fail(c Class, format string, args ...any) *Error {
+	return d.own(&Error{Class: c, Message: fmt.Sprintf(format, args...)})
+}
+
+// own puts d's names on e, which d may write to.
+func (d *Deployment) own(e *Error) *Error {
+	e.Deployment = d.Name
+	if e.Provider == "" {
+		e.Provider = d.Provider
+	}
+	if e.Model == "" {
+		e.Model = d.Model
+	}
+	if e.Owner == OwnerUnknown {
+		e.Owner = e.Class.Owner()
+	}
+	return e
+}
+
+// Call makes one attempt.
+func (d *Deployment) Call(ctx context.Context, req *Request) (*Response, error) {
+	if req == nil {
+		return nil, errNilRequest()
+	}
+	r, c, outermost := begin(req)
+	resp, err := d.attempt(ctx, r, c)
+	if outermost {
+		return c.finish(resp, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Response, error) {
+	if e := d.refuse(ctx, r); e != nil {
+		return nil, r.Skip(d.own(e))
+	}
+	a := &Attempt{Deployment: d.Name, Provider: d.Provider, Model: d.model(r), Start: time.Now()}
+	row, e := c.start(r.MaxAttempts, a)
+	if e != nil {
+		return nil, r.Skip(d.own(e))
+	}
+	actx, until, e := d.startGates(ctx, r, a)
+	ended := false
+	end := func() {
+		ended = true
+		d.endGates(actx, r, a, until)
+		c.end(row, a)
+	}
+	if e != nil {
+		a.Class, a.Skipped, a.Err = e.Class, e.text(), e
+		end()
+		return nil, e
+	}
+	defer func() {
+		if !ended { // the goroutine is ending: runtime.Goexit, or a panic of the sink on its way out
+			a.Took, a.Commit = time.Since(a.Start), CommitUnknown
+			a.Err = d.fail(Unknown, "the goroutine of the call ended")
+			end()
+		}
+	}()
+	leaf := newLeafCall(d, r, a)
+	resp, err := leaf.call(actx)
+	a.Took = time.Since(a.Start)
+	if err != nil {
+		e := leaf.failed(ctx, err)
+		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID
+		a.Usage, a.Commit, a.Err = e.Usage, e.Commit, e
+		a.CostUSD, _ = d.Price.Cost(a.Usage)
+		end()
+		out := *e
+		out.Attempts = c.attempts()
+		return nil, &out
+	}
+	a.Usage, a.RequestID, a.Commit, a.Status = resp.Usage, resp.RequestID, Committed, resp.Status
+	a.CostUSD, _ = d.Price.Cost(a.Usage)
+	end()
+	out := *resp
+	out.Deployment, out.call, out.Attempts = d.Name, c, c.attempts()
+	if out.Model == "" {
+		out.Model = a.Model
+	}
+	return &out, nil
+}
+
+func (d *Deployment) model(r *Request) string {
+	if d.Model != "" {
+		return d.Model
+	}
+	return r.Model
+}
+
+// startGates runs the gates' Start. until is the first gate whose End is not owed.
+func (d *Deployment) startGates(ctx context.Context, r *Request, a *Attempt) (_ context.Context, until *gateNode, _ *Error) {
+	for n := r.scope.gates; n != nil; n = n.next {
+		next, err := n.gate.Start(ctx, r, d, a)
+		if err != nil {
+			e := *AsError(err)
+			return ctx, n, d.own(&e)
+		}
+		ctx = next
+	}
+	return ctx, nil, nil
+}
+
+func (d *Deployment) endGates(ctx context.Context, r *Request, a *Attempt, until *gateNode) {
+	for n := r.scope.gates; n != until; n = n.next {
+		n.gate.End(ctx, r, d, a)
+	}
+}
+
+// refuse says why no attempt is to be made. Nothing is sent and nothing is spent.
+func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
+	if e := ContextError(ctx, nil); e != nil {
+		return e
+	}
+	if err := d.check(); err != nil && d.Caller == nil {
+		return &Error{Class: Invalid, Message: err.Error()}
+	}
+	if r.scope.call.do == nil {
+		if e := checkRequest(r); e != nil {
+			return e
+		}
+	}
+	if d.Has != 0 {
+		if lacks := needs(r) &^ d.Has; lacks != 0 {
+			return d.fail(Unsupported, "the request needs %v; this deployment has %v", lacks, d.Has)
+		}
+	}
+	if d.MaxOutput > 0 && r.MaxTokens > d.MaxOutput {
+		return d.fail(Unsupported, "the request asks for an answer of up to %d tokens; this deployment gives at most %d",
+			r.MaxTokens, d.MaxOutput)
+	}
+	if e := d.fits(ctx, r); e != nil {
+		return e
+	}
+	if err := r.Ask(ctx, d, 0); err != nil {
+		e := *AsError(err)
+		return &e
+	}
+	return nil
+}
+
+func (d *Deployment) fits(ctx context.Context, r *Request) *Error {
+	counter := d.Counter
+	if counter == nil {
+		counter = r.scope.counter
+	}
+	if d.Window <= 0 {
+		return nil
+	}
+	room := d.Window - r.MaxTokens
+	if room <= 0 {
+		return d.fail(TooLong, "the %d output tokens asked for leave no room for input in a window of %d", r.MaxTokens, d.Window)
+	}
+	if counter == nil {
+		return nil
+	}
+	// A counter that fails leaves the verdict to the provider.
+	if n, err := counter.CountTokens(ctx, r, room); err == nil && n > room {
+		return d.fail(TooLong, "the input is about %d tokens or more; with %d asked for, a window of %d holds %d", n,
+			r.MaxTokens, d.Window, room)
+	}
+	return nil
+}
+
+func checkRequest(r *Request) *Error {
+	bad := func(format string, args ...any) *Error {
+		return &Error{Class: Invalid, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(r.Messages) == 0 && r.System == "" {
+		return bad("the request has no messages; set Request.Messages")
+	}
+	if r.MaxTokens < 0 {
+		return bad("Request.MaxTokens is %d; use 0 for no bound", r.MaxTokens)
+	}
+	for i := range r.Messages {
+		for j := range r.Messages[i].Parts {
+			p := &r.Messages[i].Parts[j]
+			switch {
+			case p.Kind == PartToolCall && p.Call == nil:
+				return bad("Messages[%d].Parts[%d] is a tool call without Call", i, j)
+			case p.Kind == PartToolResult && p.Result == nil:
+				return bad("Messages[%d].Parts[%d] is a tool result without Result", i, j)
+			case (p.Kind == PartImage || p.Kind == PartFile || p.Kind == PartAudio) && len(p.Data) == 0 && p.URL == "":
+				return bad("Messages[%d].Parts[%d] is of kind %s without Data or URL", i, j, p.Kind)
+			}
+		}
+	}
+	return nil
+}
+
+// leafCall is one attempt as seen from the model's side: it knows what was handed out, and whether the sink is to blame.
+type leafCall struct {
+	Request
+	d       *Deployment
+	a       *Attempt
+	req     *Request // as received: what Caller is given where nothing needs to change
+	out     Sink
+	n       int
+	inSink  bool
+	sinkErr error
+}
+
+func newLeafCall(d *Deployment, r *Request, a *Attempt) *leafCall {
+	l := &leafCall{d: d, a: a, req: r}
+	if r.Sink == nil && (d.Model == "" || d.Model == r.Model) {
+		return l
+	}
+	l.Request = *r
+	l.Request.Model = a.Model
+	if r.Sink != nil {
+		l.out = r.Sink
+		l.Request.Sink = l.sink
+	}
+	l.req = &l.Request
+	return l
+}
+
+func (l *leafCall) sink(d Delta) error {
+	if l.sinkErr != nil {
+		return l.sinkErr
+	}
+	if l.n == 0 {
+		l.a.FirstDelta = time.Since(l.a.Start)
+	}
+	l.n++
+	l.inSink = true
+	err := l.out(d)
+	l.inSink = false
+	l.sinkErr = err
+	return err
+}
+
+func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if l.inSink {
+				panic(v)
+			}
+			resp, err = nil, &Error{
+				Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller panicked", Err: &PanicError{v, debug.Stack()},
+			}
+		}
+	}()
+	resp, err = l.d.Caller.Call(ctx, l.req)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.sinkErr != nil:
+		return nil, l.sinkErr
+	case resp == nil:
+		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned neither answer nor error"}
+	}
+	if l.req.scope.call.do == nil {
+		if err := usable(resp); err != nil {
+			return nil, err
+		}
+	}
+	if l.out != nil && l.n == 0 { // a Caller that knows no streams
+		if err := EmitWhole(l.req, resp); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
+}
+
+// usable says what is wrong with an answer that came back whole.
+func usable(resp *Response) error {
+	bad := &Error{
+		Class: BadOutput, Commit: Committed, RequestID: resp.RequestID, Usage: resp.Usage,
+		Evidence: Evidence{Status: resp.Status},
+	}
+	content := resp.Refused() || resp.Stop == StopLength
+	for i := range resp.Parts {
+		switch p := &resp.Parts[i]; p.Kind {
+		case PartToolCall:
+			if p.Call == nil || p.Call.Name == "" {
+				bad.Message = "the answer has a tool call without a name"
+				return bad
+			}
+			if len(p.Call.Arguments) > 0 && !json.Valid(p.Call.Arguments) {
+				bad.Message = fmt.Sprintf("the arguments of the tool call %q are not complete JSON", p.Call.Name)
+				return bad
+			}
+			content = true
+		case PartText:
+			content = content || strings.TrimSpace(p.Text) != ""
+		case PartReasoning:
+		default:
+			content = true
+		}
+	}
+	if !content {
+		bad.Message = "the answer is empty"
+		return bad
+	}
+	return nil
+}
+
+// failed is err as the error of this attempt.
+func (l *leafCall) failed(ctx context.Context, err error) *Error {
+	var e Error
+	switch own := ContextError(ctx, err); {
+	case l.sinkErr != nil:
+		e = *AsError(err)
+		e.Class, e.Owner, e.Message, e.Err = Canceled, OwnerUnknown, "the sink failed", l.sinkErr
+	case own != nil:
+		e = *own
+	case l.req.scope.classifier != nil:
+		e = *l.req.scope.classifier(ctx, err)
+	default:
+		e = *AsError(err)
+	}
+	if l.n > 0 {
+		if e.Partial == nil {
+			e.Partial = &Response{}
+		}
+		e.Commit = Committed
+		switch e.Class {
+		case Interrupted, Stalled, BadOutput, Refused, Canceled, Exhausted:
+		default: // with part of the answer out, what broke the stream is a cause
+			cause := e
+			cause.Partial = nil
+			e.Class, e.Owner, e.Message, e.Err = Interrupted, OwnerTransient, "the stream broke", &cause
+		}
+	}
+	return l.d.own(&e)
+}
