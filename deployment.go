@@ -446,6 +446,10 @@ func (l *leafCall) failed(ctx context.Context, err error) *Error {
 		e = *l.req.scope.classifier(ctx, err)
 	default:
 		e = *AsError(err)
+		// The caller is still there, so this is a context of the model's own.
+		if e.Class == Canceled || e.Class == Exhausted && e.Err == err { //nolint:errorlint // identity: err is no *Error
+			e.Class = Unknown
+		}
 	}
 	if l.n > 0 {
 		if e.Partial == nil {

@@ -33,10 +33,10 @@ type Scope uint8
 
 // The scopes.
 const (
-	Nothing         Scope = iota
-	Itself                // the deployment
-	SharedQuota           // every deployment of the same Quota
-	SharedCredential      // every deployment of the same Credential
+	Nothing          Scope = iota
+	Itself                 // the deployment
+	SharedQuota            // every deployment of the same Quota
+	SharedCredential       // every deployment of the same Credential
 )
 
 // A Reaction is what a class of failure leads to. Whatever it says, a stage whose caller was handed output neither repeats
