@@ -5,6 +5,7 @@ package llmtest
 import (
 	"context"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -144,4 +145,10 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Advance lets d pass in the bubble of testing/synctest that it is called in, and then everything that became ready settle.
+func Advance(d time.Duration) {
+	<-time.NewTimer(d).C
+	synctest.Wait()
 }
