@@ -1,0 +1,27 @@
+# The commands of this repository. CI is bash .ci/run, which needs no make.
+
+.PHONY: test race lint bench fuzz examples api ci
+
+test: ## what a newcomer runs
+	go test work
+
+race: ## every test under the race detector in random order
+	go test -race -shuffle=on work
+
+lint: ## gofmt, go vet, golangci-lint, go mod tidy
+	bash .ci/run format vet lint tidy
+
+bench: ## the onion against failsafe-go: times and allocations of five runs
+	cd benchmarks && go test -run '^$$' -bench . -benchmem -count=5 .
+
+fuzz: ## every fuzz target for a minute
+	FUZZTIME=60s bash .ci/run fuzz
+
+examples: ## runs every example without a key
+	bash .ci/run examples
+
+api: ## records the exported API after a change that is meant
+	go test ./internal/house -run TestExportedAPIIsRecorded -update
+
+ci: ## everything that must hold before a change lands
+	bash .ci/run

@@ -1,0 +1,308 @@
+package openai
+
+import (
+	"slices"
+
+	"github.com/modelchain/llm"
+)
+
+// A chunk is one piece of an answer as the wire has it: an event of a stream, or the whole answer of a unary call, whose
+// "message" stands where a stream has "delta". Its bytes are those of the event.
+type chunk struct {
+	scan
+	id, model []byte
+	choice    choice
+	choices   bool // the field is there, and is a list
+	chosen    bool // the list has the first choice in it
+	usage     llm.Usage
+	counted   bool   // there is a usage
+	failure   []byte // the error, as JSON. nil: none
+	isError   bool   // the whole is an error by its type
+	extras    []member
+}
+
+// A member is a field that this adapter does not read.
+type member struct{ name, value []byte }
+
+// A choice is the first alternative; more than one is asked for only through Request.Extra, and not handed on.
+type choice struct {
+	index                       int
+	content, reasoning, refusal []byte
+	calls                       []piece
+	finish                      []byte
+}
+
+// A piece continues a tool call.
+type piece struct {
+	index          int // -1: not said
+	id, name, args []byte
+}
+
+// parse reads the first JSON value of data and returns what follows it. ok is false for what is not JSON, or no object.
+func (c *chunk) parse(data []byte) (rest []byte, ok bool) {
+	calls := c.choice.calls[:0]
+	*c = chunk{scan: c.scan, extras: c.extras[:0], choice: choice{calls: calls}}
+	c.reset(data)
+	for first := c.open('{'); c.more(&first, '}'); {
+		c.field(c.key())
+	}
+	if c.bad {
+		return nil, false
+	}
+	c.peek()
+	return data[c.i:], true
+}
+
+func (c *chunk) field(key []byte) {
+	if c.null() {
+		return
+	}
+	switch string(key) {
+	case "id":
+		c.id = c.text()
+	case "model":
+		c.model = c.text()
+	case "object", "type":
+		if string(c.text()) == "error" {
+			c.isError = true
+		}
+	case "created", "obfuscation", "provider":
+		c.skip()
+	case "choices":
+		if c.peek() != '[' {
+			c.skip()
+			return
+		}
+		c.choices = true
+		for first := c.open('['); c.more(&first, ']'); {
+			c.oneChoice()
+		}
+	case "usage":
+		c.readUsage()
+	case "x_groq": // Groq puts the usage and errors of streams here
+		if c.peek() != '{' {
+			c.skip()
+			return
+		}
+		for first := c.open('{'); c.more(&first, '}'); {
+			switch k := c.key(); {
+			case c.null():
+			case string(k) == "usage":
+				c.readUsage()
+			case string(k) == "error":
+				c.readError()
+			default:
+				c.skip()
+			}
+		}
+	case "error":
+		c.readError()
+	default:
+		c.extras = append(c.extras, member{key, c.raw()})
+	}
+}
+
+// readError keeps an error that says something: some servers send an empty one with every chunk.
+func (c *chunk) readError() {
+	switch raw := c.raw(); string(raw) {
+	case "", `""`, "{}", "[]", "false", "0":
+	default:
+		c.failure = raw
+	}
+}
+
+func (c *chunk) oneChoice() {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	ch := choice{calls: c.choice.calls[len(c.choice.calls):]}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "index":
+			ch.index = c.num()
+		case string(k) == "delta", string(k) == "message":
+			c.message(&ch)
+		case string(k) == "text": // a completion server behind the chat path
+			ch.content = c.text()
+		case string(k) == "finish_reason":
+			ch.finish = c.text()
+		case string(k) == "error":
+			c.readError()
+		default:
+			c.skip()
+		}
+	}
+	if ch.index == 0 {
+		c.choice, c.chosen = ch, true
+	}
+}
+
+func (c *chunk) message(ch *choice) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "content":
+			c.content(ch, 0)
+		case string(k) == "refusal":
+			ch.refusal = c.text()
+		case string(k) == "reasoning_content":
+			if t := c.text(); len(t) > 0 {
+				ch.reasoning = t
+			}
+		case string(k) == "reasoning": // gateways send both, with the same text
+			if t := c.text(); len(ch.reasoning) == 0 {
+				ch.reasoning = t
+			}
+		case string(k) == "tool_calls":
+			if c.peek() != '[' {
+				c.skip()
+				continue
+			}
+			for first := c.open('['); c.more(&first, ']'); {
+				c.toolCall(ch)
+			}
+		case string(k) == "function_call": // before there were tools
+			p := piece{}
+			c.function(&p)
+			ch.calls = append(ch.calls, p)
+		default:
+			c.skip()
+		}
+	}
+}
+
+// content reads a text, or the list of parts that Mistral sends when a model reasons.
+func (c *chunk) content(ch *choice, depth int) {
+	if c.peek() != '[' || depth > 4 {
+		ch.content = c.text()
+		return
+	}
+	for first := c.open('['); c.more(&first, ']'); {
+		if c.peek() != '{' {
+			ch.content = append(slices.Clip(ch.content), c.text()...)
+			continue
+		}
+		var kind, text []byte
+		for first := c.open('{'); c.more(&first, '}'); {
+			switch k := c.key(); {
+			case c.null():
+			case string(k) == "type":
+				kind = c.text()
+			case string(k) == "text", string(k) == "refusal":
+				text = c.text()
+			case string(k) == "thinking":
+				inner := choice{}
+				c.content(&inner, depth+1)
+				text = inner.content
+			default:
+				c.skip()
+			}
+		}
+		to := &ch.content
+		switch string(kind) {
+		case "thinking", "reasoning":
+			to = &ch.reasoning
+		case "refusal":
+			to = &ch.refusal
+		}
+		*to = append(slices.Clip(*to), text...)
+	}
+}
+
+func (c *chunk) toolCall(ch *choice) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	p := piece{index: -1}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "index":
+			p.index = c.num()
+		case string(k) == "id":
+			p.id = c.text()
+		case string(k) == "function":
+			c.function(&p)
+		default:
+			c.skip()
+		}
+	}
+	ch.calls = append(ch.calls, p)
+}
+
+func (c *chunk) function(p *piece) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "name":
+			p.name = c.text()
+		case string(k) == "arguments":
+			if c.peek() == '{' { // an object instead of its text, as Ollama's own API has it
+				p.args = c.raw()
+			} else {
+				p.args = c.text()
+			}
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (c *chunk) readUsage() {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	u := llm.Usage{}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "prompt_tokens":
+			u.Input = c.num()
+		case string(k) == "completion_tokens":
+			u.Output = c.num()
+		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
+			u.CachedInput = max(u.CachedInput, c.num())
+		case string(k) == "prompt_tokens_details":
+			c.details(&u)
+		case string(k) == "completion_tokens_details":
+			c.details(&u)
+		case string(k) == "reasoning_tokens":
+			u.Reasoning = max(u.Reasoning, c.num())
+		default:
+			c.skip()
+		}
+	}
+	c.usage, c.counted = u, true
+}
+
+func (c *chunk) details(u *llm.Usage) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for first := c.open('{'); c.more(&first, '}'); {
+		switch k := c.key(); {
+		case c.null():
+		case string(k) == "cached_tokens":
+			u.CachedInput = max(u.CachedInput, c.num())
+		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
+			u.CacheWrite = max(u.CacheWrite, c.num())
+		case string(k) == "reasoning_tokens":
+			u.Reasoning = max(u.Reasoning, c.num())
+		default:
+			c.skip()
+		}
+	}
+}

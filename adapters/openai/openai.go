@@ -1,0 +1,230 @@
+// Package openai speaks to OpenAI and to everything that speaks like it: Azure, Groq, DeepSeek, Mistral, OpenRouter, vLLM,
+// Ollama and any other server with a /chat/completions.
+//
+// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
+// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
+// headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
+// all of it.
+//
+// The wire is github.com/sashabaranov/go-openai's, and [Model.Client] gives its client for calls that are no chat. Answers
+// and failures of chats are read here, over the same http.Client: that client drops headers, unknown fields and several
+// kinds of errors in streams.
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
+)
+
+// A Config says where a [Model] is and how to speak to it. The zero value is OpenAI without a key.
+type Config struct {
+	// Provider names whose API it is: "openai", "azure", "groq", and the others that [Providers] lists, or any name of your
+	// own together with BaseURL. It fills in the provider's address and habits, stands in errors, selects the classifier's
+	// rows, and is a key of Request.Extra beside "openai". "": "openai".
+	Provider string
+	// BaseURL is the root of the API, what comes before /chat/completions: "http://localhost:8000/v1". "": the provider's
+	// own; Azure has none.
+	BaseURL string
+	// APIKey is the key. Key is asked for it before each call instead, so that keys can rotate; its error ends the call. Set
+	// one of them at most. Neither: no key is sent, as local servers want it.
+	APIKey string
+	Key    func(context.Context) (string, error)
+	// Model is sent for requests that name none. "": they must.
+	Model string
+
+	// Organization and Project are sent as OpenAI's headers of these names. "": not sent.
+	Organization, Project string
+	// Header is sent with each request, over what the adapter sends itself.
+	Header http.Header
+	// HTTPClient makes the requests; its Transport is wrapped and does the work. Its Timeout spans whole streams: rather leave
+	// it 0 and let an attempt timeout guard the call. nil: a plain client.
+	HTTPClient *http.Client
+
+	// APIVersion selects Azure's dated API, such as "2024-10-21", where the deployment is part of the path and Model is its
+	// name. "": the v1 API.
+	APIVersion string
+	// KeyHeader is the header that carries the key. "": the provider's own, which is "Authorization" with "Bearer " before
+	// the key, and "api-key" for Azure. An Entra token for Azure goes into "Authorization".
+	KeyHeader string
+	// MaxTokensField is the body's field for Request.MaxTokens. "": the provider's own; at OpenAI and Azure
+	// "max_completion_tokens" for models that reason, by their names, else "max_tokens".
+	MaxTokensField string
+	// ReasoningField is the field in which an assistant's reasoning is sent back with its tool calls. "": the provider's own,
+	// which most do not have.
+	ReasoningField string
+	// NoStreamUsage keeps stream_options, which asks for the usage of a stream, from servers that refuse it.
+	NoStreamUsage bool
+}
+
+// A Model is an [llm.Caller] for one API. It is immutable and safe for concurrent use.
+type Model struct {
+	cfg    Config // with the provider's own filled in
+	dash   dialect
+	base   *url.URL
+	client *http.Client
+	// secrets are what must not show up in errors, apart from the key.
+	secrets []string
+}
+
+// String says where c leads, without keys.
+func (c Config) String() string {
+	return strings.TrimSpace(c.Provider + " " + c.Model)
+}
+
+// String says where m leads, without keys.
+func (m *Model) String() string {
+	return m.cfg.Provider + " at " + m.base.Host
+}
+
+// New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
+func New(cfg Config) *Model {
+	m, err := newModel(cfg)
+	if err != nil {
+		panic("llm/adapters/openai: New: " + err.Error())
+	}
+	return m
+}
+
+func newModel(cfg Config) (*Model, error) {
+	d, known := dialectOf(cfg.Provider)
+	if cfg.Provider == "" {
+		cfg.Provider = d.name
+	}
+	if cfg.BaseURL == "" {
+		if !known {
+			return nil, fmt.Errorf("no address is known for Provider %q; set BaseURL, or use one of %s",
+				cfg.Provider, strings.Join(Providers(), ", "))
+		}
+		if d.base == "" {
+			return nil, fmt.Errorf("the provider %q needs BaseURL, such as https://NAME.openai.azure.com", cfg.Provider)
+		}
+		cfg.BaseURL = d.base
+	}
+	fillIn(&cfg.KeyHeader, d.keyHeader)
+	fillIn(&cfg.ReasoningField, d.reasoningField)
+	cfg.NoStreamUsage = cfg.NoStreamUsage || d.noStreamUsage
+	if err := check(&cfg); err != nil {
+		return nil, err
+	}
+	base, err := baseURL(&cfg, &d)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Header = cfg.Header.Clone()
+	return &Model{cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
+}
+
+func fillIn(s *string, own string) {
+	if *s == "" {
+		*s = own
+	}
+}
+
+func check(cfg *Config) error {
+	switch {
+	case cfg.APIKey != "" && cfg.Key != nil:
+		return errors.New("both APIKey and Key are set; set one")
+	case !validKey(cfg.APIKey):
+		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
+	case cfg.APIVersion != "" && cfg.Model == "":
+		return errors.New("APIVersion needs Model, the name of the Azure deployment")
+	case !validName(cfg.KeyHeader):
+		return fmt.Errorf("KeyHeader %q is no header name", cfg.KeyHeader)
+	}
+	for name, values := range cfg.Header {
+		if !validName(name) {
+			return fmt.Errorf("%q in Header is no header name", name)
+		}
+		for _, v := range values {
+			if strings.ContainsAny(v, "\r\n\x00") {
+				return fmt.Errorf("the value of Header %q has a line break in it", name)
+			}
+		}
+	}
+	for _, v := range [...]string{cfg.Organization, cfg.Project} {
+		if strings.ContainsAny(v, "\r\n\x00") {
+			return errors.New("there is a line break in Organization or Project")
+		}
+	}
+	return nil
+}
+
+func validKey(key string) bool {
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+const chatPath = "/chat/completions"
+
+func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
+	u, err := url.Parse(cfg.BaseURL)
+	switch {
+	case err != nil:
+		return nil, errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, errors.New("BaseURL must begin with http:// or https:// and a host")
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), chatPath)
+	u.RawPath, u.Fragment = "", ""
+	if !d.azure {
+		return u, nil
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/openai")
+	switch {
+	case cfg.APIVersion == "" && u.Path == "":
+		u.Path = "/openai/v1"
+	case cfg.APIVersion != "" && !strings.Contains(u.Path, "/deployments/"):
+		u.Path += "/openai"
+	}
+	if cfg.APIVersion != "" {
+		q := u.Query()
+		q.Set("api-version", cfg.APIVersion)
+		u.RawQuery = q.Encode()
+	}
+	return u, nil
+}
+
+// url is where chats with a model go.
+func (m *Model) url(model string) string {
+	u := *m.base
+	if m.cfg.APIVersion != "" && m.dash.azure && !strings.Contains(u.Path, "/deployments/") {
+		u.Path += "/deployments/" + model
+		u.RawPath = m.base.EscapedPath() + "/deployments/" + url.PathEscape(model)
+	}
+	if u.RawPath != "" {
+		u.RawPath += chatPath
+	}
+	u.Path += chatPath
+	return u.String()
+}
+
+// Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
+func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	c := &call{m: m, ctx: ctx, req: req}
+	resp, err := c.do()
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}

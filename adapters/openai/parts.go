@@ -1,0 +1,189 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strings"
+
+	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/modelchain/llm"
+)
+
+// content is what a message holds: one text, or parts. nil: null.
+type content interface{ content() }
+
+type (
+	oneText   string
+	manyParts []content
+)
+
+type part struct {
+	Type     string                   `json:"type"`
+	Text     *string                  `json:"text,omitempty"`
+	ImageURL *sdk.ChatMessageImageURL `json:"image_url,omitempty"`
+	Audio    *audio                   `json:"input_audio,omitempty"`
+	File     *file                    `json:"file,omitempty"`
+}
+
+// rawPart is a part with what Part.Extra wants with it.
+type rawPart struct{ json.RawMessage }
+
+func (oneText) content()   {}
+func (manyParts) content() {}
+func (*part) content()     {}
+func (rawPart) content()   {}
+
+type audio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+type file struct {
+	ID   string `json:"file_id,omitempty"`
+	Name string `json:"filename,omitempty"`
+	Data string `json:"file_data,omitempty"`
+}
+
+func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
+	out := &part{}
+	switch p.Kind {
+	case llm.PartText, "":
+		out.Type, out.Text = "text", &p.Text
+	case llm.PartImage:
+		out.Type, out.ImageURL = "image_url", &sdk.ChatMessageImageURL{URL: p.URL}
+		if len(p.Data) > 0 {
+			out.ImageURL.URL = dataURL(p)
+		}
+	case llm.PartAudio:
+		if len(p.Data) == 0 {
+			return nil, unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
+		}
+		out.Type, out.Audio = "input_audio", &audio{Data: base64.StdEncoding.EncodeToString(p.Data), Format: audioFormat(p)}
+	case llm.PartFile:
+		f, err := m.file(p, i, j)
+		if err != nil {
+			return nil, err
+		}
+		out.Type, out.File = "file", f
+	default:
+		return nil, invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
+	}
+	var raw []byte
+	for _, name := range m.extraNames() {
+		patch, ok := p.Extra[name]
+		if !ok {
+			continue
+		}
+		if !isObject(patch) {
+			return nil, invalid("Extra[%q] of Messages[%d].Parts[%d] is not a JSON object", name, i, j)
+		}
+		if raw == nil {
+			var err error
+			if raw, err = json.Marshal(out); err != nil {
+				return nil, invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
+			}
+		}
+		raw = merge(raw, patch)
+	}
+	if raw != nil {
+		return rawPart{raw}, nil
+	}
+	return out, nil
+}
+
+func (m *Model) file(p *llm.Part, i, j int) (*file, *llm.Error) {
+	switch {
+	case len(p.Data) > 0:
+		f := &file{Name: p.Name, Data: dataURL(p)}
+		fillIn(&f.Name, "file") // the API asks for some name
+		return f, nil
+	case strings.HasPrefix(p.URL, "file-"):
+		return &file{ID: p.URL}, nil
+	case m.dash.fileURLs:
+		return &file{Name: p.Name, Data: p.URL}, nil
+	}
+	return nil, unsupported("Messages[%d].Parts[%d] is a file by URL; this API takes Data, or an uploaded file's id as URL", i, j)
+}
+
+func dataURL(p *llm.Part) string {
+	kind := p.MIME
+	if kind == "" && p.Kind == llm.PartFile {
+		kind = mime.TypeByExtension(p.Name[max(0, strings.LastIndexByte(p.Name, '.')):])
+	}
+	if kind == "" {
+		kind = http.DetectContentType(p.Data)
+	}
+	var b strings.Builder
+	b.Grow(len("data:;base64,") + len(kind) + base64.StdEncoding.EncodedLen(len(p.Data)))
+	b.WriteString("data:")
+	b.WriteString(kind)
+	b.WriteString(";base64,")
+	enc := base64.NewEncoder(base64.StdEncoding, &b)
+	_, _ = enc.Write(p.Data) // a Builder does not fail
+	_ = enc.Close()
+	return b.String()
+}
+
+// audioFormat is the API's word for a media type: "wav", "mp3".
+func audioFormat(p *llm.Part) string {
+	kind := p.MIME
+	if kind == "" {
+		kind = http.DetectContentType(p.Data)
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ";")
+	kind = strings.TrimPrefix(strings.TrimPrefix(kind, "audio/"), "x-")
+	switch kind {
+	case "wave", "vnd.wave":
+		return "wav"
+	case "mpeg", "mpeg3", "mp3":
+		return "mp3"
+	}
+	return kind
+}
+
+// resultText is a tool's result as the one text that this API takes.
+func resultText(r *llm.ToolResult, i, j int) (string, *llm.Error) {
+	var texts []string
+	for k := range r.Parts {
+		if r.Parts[k].Kind != llm.PartText {
+			return "", unsupported("the tool result Messages[%d].Parts[%d] holds %s; this API takes text in tool results",
+				i, j, r.Parts[k].Kind)
+		}
+		texts = append(texts, r.Parts[k].Text)
+	}
+	text := strings.Join(texts, "\n")
+	if r.IsError && !strings.HasPrefix(strings.ToLower(text), "error") { // there is no field that says so
+		text = strings.TrimSuffix("Error: "+text, ": ")
+	}
+	return text, nil
+}
+
+// callID is a tool call's id as the provider takes it. The same id always becomes the same.
+func (m *Model) callID(id string) string {
+	if !m.dash.shortIDs || shortID(id) {
+		return id
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	h := uint64(14695981039346656037) // FNV-1a
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 1099511628211
+	}
+	var out [9]byte
+	for i := range out {
+		out[i] = letters[h%uint64(len(letters))]
+		h /= uint64(len(letters))
+	}
+	return string(out[:])
+}
+
+func shortID(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return len(id) == 9
+}

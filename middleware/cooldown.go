@@ -1,0 +1,160 @@
+package middleware
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// CooldownConfig sets [NewCooldowns]. The zero value is the default.
+type CooldownConfig struct {
+	// Rest is how long a deployment rests after a failure that cools, unless its provider asks for longer. 0: 60 s.
+	Rest time.Duration
+	// Cap bounds the rest after failed probes, each of which doubles it. 0: 5 min, or Rest if that is longer.
+	Cap time.Duration
+	// Long takes the place of Rest for classes whose Reaction is Long, such as Quota, and does not grow. 0: 15 min, so
+	// that an account that was paid up serves again soon, at the price of four refused calls an hour.
+	Long time.Duration
+	// MaxWait bounds the rest that a provider may ask for as a wait, MaxUntil the one that it may ask for as a date on
+	// which it comes back: a bad hint must not rest a deployment for ever. A probe follows. 0: 1 h and 24 h.
+	MaxWait, MaxUntil time.Duration
+	// ProbeLease is how long a probe keeps the other calls away. After it the next call becomes a probe too, so that one
+	// that hangs does not stand in the way of recovery. 0: 30 s, the time of a whole call.
+	ProbeLease time.Duration
+	// OnChange is told when a rest begins, is renewed by a failed probe or ends, and when a probe goes out or comes
+	// back without a verdict: in order, one at a time, on a goroutine of a call, with no lock held. A rest that is
+	// only made longer by another failure is no change. nil: nobody is told.
+	OnChange func(CooldownState)
+	// Reactions holds the rows that differ from DefaultReactions. nil: none.
+	Reactions Reactions
+}
+
+func (c CooldownConfig) withDefaults() CooldownConfig {
+	c.Rest = durationOr("Cooldown", "Rest", c.Rest, time.Minute)
+	if c.Cap > 0 && c.Cap < c.Rest {
+		panic(fmt.Sprintf("llm/middleware: Cooldown: Cap %v is below Rest %v; raise Cap, or use 0 for 5m", c.Cap, c.Rest))
+	}
+	c.Cap = max(durationOr("Cooldown", "Cap", c.Cap, 5*time.Minute), c.Rest)
+	c.Long = durationOr("Cooldown", "Long", c.Long, 15*time.Minute)
+	c.MaxWait = durationOr("Cooldown", "MaxWait", c.MaxWait, time.Hour)
+	c.MaxUntil = durationOr("Cooldown", "MaxUntil", c.MaxUntil, 24*time.Hour)
+	c.ProbeLease = durationOr("Cooldown", "ProbeLease", c.ProbeLease, 30*time.Second)
+	return c
+}
+
+// Cooldowns knows which deployments, quotas and credentials rest, for every chain that has its Stage. It is safe for
+// concurrent use.
+type Cooldowns struct {
+	cfg       CooldownConfig
+	reactions *table
+
+	mu      sync.Mutex
+	cells   map[cellKey]*restCell
+	private map[*restCell]struct{} // those without a key, while they rest
+
+	changes changeQueue
+}
+
+type cellKey struct {
+	scope Scope
+	name  string
+}
+
+// NewCooldowns is a Cooldowns where all serve. It panics on negative durations and on a Cap below Rest.
+func NewCooldowns(cfg CooldownConfig) *Cooldowns {
+	return &Cooldowns{
+		cfg: cfg.withDefaults(), reactions: cfg.Reactions.table(),
+		cells: map[cellKey]*restCell{}, private: map[*restCell]struct{}{},
+	}
+}
+
+// Stage is the stage "cooldown": while a deployment rests, calls to it return at once with class Cooling, the wait
+// that is left and the failure that began the rest.
+//
+// A rest begins with any failure that comes out of the stages inside and whose class cools. It covers the deployment
+// alone, or by the class all that share its Quota or Credential. When it is over, one call goes through as a probe
+// while the others keep away: its success ends the rest, its failure doubles it. Any other outcome, such as a caller
+// who left or a request that was Invalid, changes nothing, and the next call is the probe. What began before a rest
+// decides nothing after it. Retries of calls that are under way when the rest begins are held back too, apart from the
+// probe's own.
+//
+// Streams count when they end; a stream that broke after some output counts as Interrupted.
+//
+// It belongs around one deployment, outside Retry, so that it sees only what the retries could not mend. Deployments
+// are known by their names: stages around the same name share its rest. A stage around none or several deployments has
+// a rest of its own. It never waits, and takes no lock while nothing rests.
+func (c *Cooldowns) Stage() llm.Stage {
+	if c == nil || c.cells == nil {
+		panic("llm/middleware: Cooldown: these Cooldowns are not usable; make them with NewCooldowns")
+	}
+	return llm.Stage{Name: "cooldown", Config: c.cfg, Wrap: c.wrap}
+}
+
+func (c *Cooldowns) wrap(next llm.Caller) llm.Caller {
+	s := &cooldown{next: next, all: c, deployment: only(next)}
+	d := s.deployment
+	if d == nil || d.Name == "" {
+		s.cells[0] = newRestCell(c, cellKey{Itself, llm.Describe(next).Name}, true)
+		return s
+	}
+	s.cells[0] = c.cell(Itself, d.Name)
+	if d.Quota != "" {
+		s.cells[1] = c.cell(SharedQuota, d.Quota)
+	}
+	if d.Credential != "" {
+		s.cells[2] = c.cell(SharedCredential, d.Credential)
+	}
+	return s
+}
+
+func (c *Cooldowns) cell(scope Scope, name string) *restCell {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cellKey{scope, name}
+	if c.cells[key] == nil {
+		c.cells[key] = newRestCell(c, key, false)
+	}
+	return c.cells[key]
+}
+
+// Snapshot lists what rests now or awaits a probe, by scope and name.
+func (c *Cooldowns) Snapshot() []CooldownState {
+	c.mu.Lock()
+	cells := make([]*restCell, 0, len(c.cells)+len(c.private))
+	for _, cell := range c.cells {
+		cells = append(cells, cell)
+	}
+	for cell := range c.private {
+		cells = append(cells, cell)
+	}
+	c.mu.Unlock()
+	now := time.Now()
+	var states []CooldownState
+	for _, cell := range cells {
+		if st := cell.state.Load(); st.resting {
+			states = append(states, cell.describe(st, now))
+		}
+	}
+	slices.SortFunc(states, func(a, b CooldownState) int {
+		if a.Scope != b.Scope {
+			return int(a.Scope) - int(b.Scope)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return states
+}
+
+// Clear ends the rest of the deployment (Itself), quota or credential called name, and reports whether there was one.
+// The outcome of a probe that is out no longer counts.
+func (c *Cooldowns) Clear(scope Scope, name string) bool {
+	c.mu.Lock()
+	cell := c.cells[cellKey{scope, name}]
+	c.mu.Unlock()
+	cleared := cell != nil && cell.clear()
+	c.changes.deliver(c.cfg.OnChange)
+	return cleared
+}

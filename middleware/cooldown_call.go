@@ -1,0 +1,198 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// cooldown is the stage around one Caller. It is also the gate of the calls that it let through.
+type cooldown struct {
+	llm.OpenGate
+	next       llm.Caller
+	all        *Cooldowns
+	deployment *llm.Deployment // nil: none, or several
+	cells      [3]*restCell    // by scope: the deployment's own, its quota's, its credential's; nil: none
+}
+
+func (s *cooldown) Describe() llm.Node {
+	return llm.Node{Name: "cooldown", Config: s.all.cfg, Children: []llm.Node{llm.Describe(s.next)}}
+}
+
+func (s *cooldown) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if req == nil {
+		return s.next.Call(ctx, nil)
+	}
+	var began restPass
+	for i, c := range s.cells {
+		if c == nil {
+			continue
+		}
+		st := c.state.Load()
+		if st.resting {
+			if s.probedOutside(req) {
+				return s.next.Call(ctx, req)
+			}
+			return s.probe(ctx, req)
+		}
+		began.gen[i] = st.gen
+	}
+	resp, err := s.next.Call(ctx, req.WithGate(s))
+	if err != nil {
+		s.failed(&began, err)
+		s.tell()
+	}
+	return resp, err
+}
+
+// tell reports what changed. A listener may panic, so it comes after all else.
+func (s *cooldown) tell() { s.all.changes.deliver(s.all.cfg.OnChange) }
+
+// probe makes the call if it may be the one that decides whether a rest is over.
+func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Response, err error) {
+	p, refusal := s.takeProbe()
+	if refusal != nil {
+		s.tell()
+		return nil, req.Skip(refusal)
+	}
+	ended := false
+	defer func() {
+		// A panic or runtime.Goexit on the way is no verdict.
+		switch {
+		case ended && err != nil:
+			s.failed(&p.restPass, err)
+		case ended && resp != nil:
+			for i, c := range s.cells {
+				if p.id[i] != 0 {
+					c.succeed(p.gen[i])
+				}
+			}
+		}
+		s.free(&p.restPass)
+		s.tell()
+	}()
+	s.tell()
+	resp, err = s.next.Call(ctx, req.WithGate(p))
+	ended = true
+	return resp, err
+}
+
+// takeProbe makes the caller the probe of all that is due, or says what still rests.
+func (s *cooldown) takeProbe() (*probeGate, *llm.Error) {
+	for {
+		now := time.Now()
+		p := &probeGate{s: s}
+		taken := true
+		// Nothing is taken while any of them rests, so that refused calls disturb no probe.
+		if e := s.refusal(now, func(_ int, st *restState) bool { return st.wait(now) == 0 }); e != nil {
+			return nil, e
+		}
+		for i, c := range s.cells {
+			if c != nil && taken {
+				p.gen[i], p.id[i], taken = c.take(now)
+			}
+		}
+		if taken {
+			return p, nil
+		}
+		s.free(&p.restPass) // another call was faster
+	}
+}
+
+// failed judges a call that began as p says and ended with err.
+func (s *cooldown) failed(p *restPass, err error) {
+	e := llm.AsError(err)
+	row := s.all.reactions.of(e.Class)
+	i := 0
+	switch {
+	case row.Cools == Nothing:
+		return
+	case row.Cools == SharedQuota && s.cells[1] != nil:
+		i = 1
+	case row.Cools == SharedCredential && s.cells[2] != nil:
+		i = 2
+	}
+	s.cells[i].fail(p.gen[i], p.id[i], e, row.Long)
+}
+
+// free gives back the probes of p that are still out.
+func (s *cooldown) free(p *restPass) {
+	for i, c := range s.cells {
+		if p.id[i] != 0 {
+			c.free(p.gen[i], p.id[i])
+		}
+	}
+}
+
+// Ask lets no retry through once another call has put the deployment to rest.
+func (s *cooldown) Ask(context.Context, *llm.Request, *llm.Deployment, time.Duration) error {
+	return s.ask(func(int, *restState) bool { return false })
+}
+
+func (s *cooldown) ask(may func(i int, st *restState) bool) error {
+	for _, c := range s.cells {
+		if c != nil && c.state.Load().resting {
+			if e := s.refusal(time.Now(), may); e != nil {
+				return e
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// refusal is the error of a call that may not pass all that rests, for the longest wait among them.
+func (s *cooldown) refusal(now time.Time, may func(i int, st *restState) bool) *llm.Error {
+	var cell *restCell
+	var longest *restState
+	for i, c := range s.cells {
+		if c == nil {
+			continue
+		}
+		st := c.state.Load()
+		if st.resting && !may(i, st) && (longest == nil || st.wait(now) > longest.wait(now)) {
+			cell, longest = c, st
+		}
+	}
+	if longest == nil {
+		return nil
+	}
+	e := &llm.Error{
+		Class: llm.Cooling, Owner: llm.Cooling.Owner(), RetryAfter: longest.wait(now), Err: longest.cause,
+		Message: cell.says(longest, now),
+	}
+	if d := s.deployment; d != nil {
+		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
+	}
+	return e
+}
+
+// probeGate is the gate of a probe, whose own retries pass what it probes.
+type probeGate struct {
+	llm.OpenGate
+	restPass
+	s *cooldown
+}
+
+// Ask lets the probe go on until something else rests or it was overtaken.
+func (p *probeGate) Ask(context.Context, *llm.Request, *llm.Deployment, time.Duration) error {
+	return p.s.ask(p.is)
+}
+
+// is reports whether p is the newest probe of its cell i, which is in state st.
+func (p *probeGate) is(i int, st *restState) bool {
+	return p.id[i] != 0 && st.gen == p.gen[i] && st.probe == p.id[i]
+}
+
+// probedOutside reports whether a stage further out has made this call the probe of all that rests here. Asking for the
+// probe again would refuse the one call that can end the rest.
+func (s *cooldown) probedOutside(req *llm.Request) bool {
+	for g := range req.Gates() {
+		p, ok := g.(*probeGate)
+		if ok && s.ask(func(i int, st *restState) bool { return p.s.cells[i] == s.cells[i] && p.is(i, st) }) == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,251 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/modelchain/llm"
+)
+
+// FallbackConfig sets [Fallback]. The zero value is the default.
+type FallbackConfig struct {
+	// Reactions holds the rows that differ from DefaultReactions. nil: none.
+	Reactions Reactions
+}
+
+// A Route is an alternate of [Fallback] that stands in for some failures only.
+type Route struct {
+	Caller llm.Caller
+	// For lists the classes of failure that it stands in for. Naming Quota approves it for that. nil: every class that may go
+	// elsewhere, apart from those that need approval. The first route of a Fallback is called whatever it lists.
+	For []llm.Class
+}
+
+// Call forwards.
+func (r Route) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	return r.Caller.Call(ctx, req)
+}
+
+// Describe is the Caller's node, beneath one that shows For if that is set.
+func (r Route) Describe() llm.Node {
+	if r.For == nil {
+		return llm.Describe(r.Caller)
+	}
+	return llm.Node{Name: "route", Config: routeConfig{r.For}, Children: []llm.Node{llm.Describe(r.Caller)}}
+}
+
+type routeConfig struct{ For []llm.Class }
+
+// Fallback is the combinator "fallback": it calls the first of callers and, if that fails in a way that another deployment
+// may mend, the next. Each caller keeps stages of its own, so all retries of one deployment come before the next one.
+//
+// Where a failure may move is what its class's Reaction says: nowhere, and the failure is returned at once; to a larger
+// window only; to a [Route] that names it; anywhere. A deployment that rests, does not suit the request or has not enough
+// time left is passed over at no cost. Before each move it makes sure that the call has time and attempts left.
+//
+// If all fail there is one error. Its message lists the deployments in order, each with its last error or why it was not
+// tried; its class and facts are those of the last real failure of a provider, which is also in its chain; RetryAfter is
+// the smallest remaining wait that is known. A deployment that was passed over, or says that it cannot serve this request,
+// does not hide the failure of one that can. If none was tried, the class is Cooling if one rests, else TooLong if one is
+// too small.
+//
+// Streams: once a delta was handed out, the call does not move. A request that is ReplayUnsafe moves only if the provider
+// cannot have acted on it.
+//
+// It belongs inside deadline and telemetry, outside everything that is about one deployment. A deployment that is listed
+// twice, or reached again through a nested fallback or a cycle, is tried once. It never waits and never repeats. Callers
+// whose failures nobody classifies (no Deployment, no Classify stage) fail as Unknown, which does not move.
+//
+// It panics without callers, on a nil one, and on a Route for a class that moves nowhere.
+func Fallback(cfg FallbackConfig, callers ...llm.Caller) llm.Caller {
+	if len(callers) == 0 {
+		panic("llm/middleware: Fallback: there are no callers; give it at least one, the preferred first")
+	}
+	f := &fallback{cfg: cfg, reactions: cfg.Reactions.table(), routes: make([]route, len(callers))}
+	for i, c := range callers {
+		f.routes[i] = f.newRoute(i, c)
+	}
+	for i := range f.routes {
+		f.routes[i].double = slices.ContainsFunc(f.routes[:i], f.routes[i].same)
+	}
+	for i := range f.routes {
+		if next := f.afterStall(i); next != nil {
+			f.routes[i].giveWayTo(next)
+		}
+	}
+	return f
+}
+
+type fallback struct {
+	cfg       FallbackConfig
+	reactions *table
+	routes    []route
+}
+
+// route is one of the callers and what is known of it beforehand.
+type route struct {
+	llm.Caller
+	node   llm.Node
+	label  string
+	only   *llm.Deployment // the one beneath. nil: none, or several
+	first  *llm.Deployment // the first beneath. nil: none
+	window int             // the largest beneath. 0: unknown
+	forAll bool            // it lists no classes
+	forSet [llm.NumClasses]bool
+	double bool // the same as an earlier one
+	opaque bool // beneath are Callers that do not say what they are made of
+
+	// What ends its share of the time, so that next has some, by whose deadline it is. next is nil if none would follow.
+	next               *route
+	stalled, outOfTime *llm.Error
+}
+
+func (f *fallback) newRoute(i int, c llm.Caller) route {
+	rt := route{Caller: c, forAll: true}
+	if r, ok := c.(*Route); ok && r != nil {
+		c = *r
+	}
+	if r, ok := c.(Route); ok {
+		rt.Caller, rt.forAll = r.Caller, r.For == nil
+		for _, class := range r.For {
+			if f.reactions.of(class).Elsewhere == Nowhere {
+				panic(fmt.Sprintf("llm/middleware: Fallback: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+
+					"override its row in FallbackConfig.Reactions", i+1, class))
+			}
+			rt.forSet[class] = true
+		}
+	}
+	if isNil(rt.Caller) {
+		panic(fmt.Sprintf("llm/middleware: Fallback: caller %d of %d is nil", i+1, len(f.routes)))
+	}
+	rt.node = llm.Describe(c)
+	node := llm.Describe(rt.Caller)
+	rt.label, rt.only, rt.opaque = fmt.Sprintf("caller %d (%s)", i+1, node.Name), only(rt.Caller), isOpaque(node)
+	for d := range node.Deployments() {
+		if d.Name == "" {
+			panic(fmt.Sprintf("llm/middleware: Fallback: a Deployment of caller %d has no Name; give it one", i+1))
+		}
+		if rt.first == nil {
+			rt.first = d
+		}
+		rt.window = max(rt.window, d.Window)
+	}
+	if rt.only != nil {
+		rt.label = rt.only.Name
+	}
+	return rt
+}
+
+func isNil(c llm.Caller) bool {
+	if c == nil {
+		return true
+	}
+	v := reflect.ValueOf(c)
+	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
+// isOpaque reports whether a leaf of n is something else than a Deployment. Such a Caller may lead back to where it is
+// called from.
+func isOpaque(n llm.Node) bool {
+	if n.Deployment != nil {
+		return false
+	}
+	return len(n.Children) == 0 || slices.ContainsFunc(n.Children, isOpaque)
+}
+
+// same reports whether o is the same Caller, or another around the same deployment.
+func (rt *route) same(o route) bool {
+	if rt.only != nil && o.only != nil {
+		return rt.only.Name == o.only.Name
+	}
+	a, b := reflect.ValueOf(rt.Caller), reflect.ValueOf(o.Caller)
+	return a.Comparable() && b.Comparable() && rt.Caller == o.Caller
+}
+
+// afterStall is the route that would follow if the one at i stalled. nil: none.
+func (f *fallback) afterStall(i int) *route {
+	t := trip{f: f}
+	t.standInFor(miss{route: &f.routes[i], err: &llm.Error{Class: llm.Stalled}, called: true})
+	if f.reactions.of(llm.Stalled).Elsewhere == Nowhere {
+		return nil
+	}
+	for j := i + 1; j < len(f.routes); j++ {
+		if rt := &f.routes[j]; !rt.double && t.unfit(rt) == nil {
+			return rt
+		}
+	}
+	return nil
+}
+
+func (rt *route) giveWayTo(next *route) {
+	rt.next = next
+	rt.stalled = &llm.Error{
+		Class: llm.Stalled, Owner: llm.Stalled.Owner(), Message: "no answer while there was still time for " + next.label,
+	}
+	rt.outOfTime = &llm.Error{
+		Class: llm.Exhausted, Message: "no answer within the caller's deadline that leaves time for " + next.label,
+		Err: context.DeadlineExceeded,
+	}
+}
+
+func (f *fallback) Describe() llm.Node {
+	n := llm.Node{Name: "fallback", Config: f.cfg}
+	for i := range f.routes {
+		n.Children = append(n.Children, f.routes[i].node)
+	}
+	return n
+}
+
+func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if req == nil {
+		return nil, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
+	}
+	r, handed := req.Watch()
+	began := len(r.Attempts())
+	for g := range r.Gates() {
+		if t, ok := g.(*tried); ok && t.by == f {
+			return nil, &llm.Error{Class: llm.Exhausted, Err: errCycle}
+		}
+	}
+	// Who is called for the first time and knows all that is beneath cannot be in a cycle.
+	if f.routes[0].opaque || began > 0 {
+		r = r.WithGate(&tried{by: f})
+	}
+	resp, err := f.call(ctx, r, &f.routes[0])
+	if err == nil {
+		return resp, nil
+	}
+	t := &trip{f: f, r: r, handed: handed, rows: began}
+	return t.goOn(ctx, err)
+}
+
+func (f *fallback) call(ctx context.Context, r *llm.Request, rt *route) (*llm.Response, error) {
+	var s share
+	if rt.next != nil && mayMove(r) {
+		s = newShare(ctx, r, rt, rt.next)
+	}
+	resp, err := s.call(ctx, r, rt.Caller)
+	if resp == nil && err == nil {
+		err = &llm.Error{
+			Class: llm.BadOutput, Owner: llm.OwnerTransient, Commit: llm.CommitUnknown,
+			Message: "the Caller returned neither answer nor error",
+		}
+	}
+	return resp, err
+}
+
+// mayMove reports whether r may have another attempt after one that was cut off.
+func mayMove(r *llm.Request) bool {
+	if r.MaxAttempts > 0 {
+		made := 0
+		for _, a := range r.Attempts() {
+			if a.Skipped == "" {
+				made++
+			}
+		}
+		return !r.ReplayUnsafe && r.MaxAttempts-made > 1
+	}
+	return !r.ReplayUnsafe
+}

@@ -1,0 +1,196 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+var (
+	errCycle = errors.New("the fallback is reached again through itself")
+	errTried = errors.New("already tried by this call")
+)
+
+// tried is the gate that keeps a call, once it has moved, from a deployment that it has tried. It also marks what is
+// beneath the fallback by.
+type tried struct {
+	llm.OpenGate
+	by    *fallback
+	names []string
+}
+
+func (t *tried) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+	if d != nil && slices.Contains(t.names, d.Name) {
+		return &llm.Error{Class: llm.Exhausted, Deployment: d.Name, Provider: d.Provider, Model: d.Model, Err: errTried}
+	}
+	return nil
+}
+
+// trip is a call on its way from route to route, after its first failure.
+type trip struct {
+	f      *fallback
+	r      *llm.Request
+	handed *llm.Progress
+	at     int // the route tried last
+	rows   int // of the account, those already looked at
+	misses []miss
+	tried  []string
+
+	// What the next route has to stand in for.
+	class     llm.Class
+	behind    llm.Class   // what class is about: the failure that began a rest
+	real      bool        // a provider has really failed
+	approvals []llm.Class // that it must name
+	larger    bool        // than window
+	window    int
+}
+
+// miss is a route without an answer.
+type miss struct {
+	route  *route
+	err    *llm.Error
+	cause  error // err as it was returned
+	at     time.Time
+	asked  bool // the route was called, and not passed over
+	called bool // a provider was really called
+}
+
+// goOn moves the call, whose first route failed with err, until it is answered or cannot move.
+func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
+	for {
+		m := t.missed(err)
+		switch {
+		case t.handed.Deltas() > 0:
+			return nil, t.withEarlier(delivered(err))
+		case m.err.Class == llm.Canceled || t.f.reactions.of(m.err.Class).Elsewhere == Nowhere:
+			return nil, t.withEarlier(err)
+		case t.r.ReplayUnsafe && m.err.Commit != llm.CommitNone:
+			return nil, t.withEarlier(uncertain(err))
+		}
+		t.standInFor(m)
+		r := t.move(ctx)
+		if r == nil {
+			return nil, t.failure(ctx)
+		}
+		var resp *llm.Response
+		if resp, err = t.f.call(ctx, r, &t.f.routes[t.at]); err == nil {
+			return resp, nil
+		}
+	}
+}
+
+// missed notes that the route tried last failed with err.
+func (t *trip) missed(err error) miss {
+	m := miss{route: &t.f.routes[t.at], err: llm.AsError(err), cause: err, at: time.Now(), asked: true}
+	rows := t.r.Attempts()
+	fresh := rows[min(t.rows, len(rows)):]
+	t.rows = len(rows)
+	for i := range fresh {
+		if fresh[i].Skipped == "" {
+			m.called = true
+			if !slices.Contains(t.tried, fresh[i].Deployment) {
+				t.tried = append(t.tried, fresh[i].Deployment)
+			}
+		}
+	}
+	if len(fresh) == 0 { // a Caller that keeps no account
+		m.called = m.err.Class != llm.Cooling && m.err.Class != llm.Exhausted && !errors.Is(err, errCycle)
+	}
+	t.misses = append(t.misses, m)
+	return m
+}
+
+// standInFor makes m what the next route has to suit. Where a provider has really failed, a route that was passed over
+// after it changes nothing.
+func (t *trip) standInFor(m miss) {
+	if t.real && !m.called {
+		return
+	}
+	t.real = t.real || m.called
+	t.class, t.behind = m.err.Class, behind(m.err)
+	demands := t.class
+	if t.f.reactions.of(t.behind).Elsewhere == Approved { // a rest does not lift what its cause demands
+		demands = t.behind
+	}
+	switch t.f.reactions.of(demands).Elsewhere {
+	case Approved:
+		t.approvals = append(t.approvals, demands)
+	case Larger:
+		t.larger, t.window = true, max(t.window, m.route.window)
+	}
+}
+
+// behind is the class of the failure that began a rest, and of any other error its own.
+func behind(e *llm.Error) llm.Class {
+	for e.Class == llm.Cooling {
+		cause, ok := errors.AsType[*llm.Error](e.Err)
+		if !ok {
+			break
+		}
+		e = cause
+	}
+	return e.Class
+}
+
+// move finds the next route and makes the request for it. nil: there is none.
+func (t *trip) move(ctx context.Context) *llm.Request {
+	r := t.r.WithGate(&tried{by: t.f, names: slices.Clone(t.tried)})
+	over := r.Ask(ctx, nil, 0)
+	for i := t.at + 1; i < len(t.f.routes); i++ {
+		rt := &t.f.routes[i]
+		if rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name) {
+			continue
+		}
+		why := t.unfit(rt)
+		switch {
+		case why != nil:
+		case over != nil:
+			why = llm.AsError(over)
+		case rt.only != nil:
+			if denied := r.Ask(ctx, rt.only, 0); denied != nil {
+				why = llm.AsError(denied)
+			}
+		}
+		if why == nil {
+			t.at = i
+			return r
+		}
+		t.passOver(rt, why)
+	}
+	return nil
+}
+
+// unfit says why rt does not stand in for the failures so far. nil: it does.
+func (t *trip) unfit(rt *route) *llm.Error {
+	for _, c := range t.approvals {
+		if !rt.forSet[c] {
+			return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf("it is not approved for %v", c)}
+		}
+	}
+	switch {
+	case !rt.forAll && !rt.forSet[t.class] && !rt.forSet[t.behind]:
+		return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf("it does not stand in for %v", t.behind)}
+	case t.larger && rt.window == 0:
+		return &llm.Error{Class: llm.TooLong, Message: "its window is unknown, a larger one is needed"}
+	case t.larger && rt.window <= t.window:
+		return &llm.Error{Class: llm.TooLong, Message: fmt.Sprintf("its window of %d is not larger", rt.window)}
+	}
+	return nil
+}
+
+// passOver notes that rt is not called, and why.
+func (t *trip) passOver(rt *route, why *llm.Error) {
+	e := *why
+	e.Owner, e.Attempts = e.Class.Owner(), nil
+	e.Deployment = rt.label
+	if rt.only != nil {
+		e.Provider, e.Model = rt.only.Provider, rt.only.Model
+	}
+	t.r.Skip(&e)
+	t.rows = len(t.r.Attempts())
+	t.misses = append(t.misses, miss{route: rt, err: &e, cause: &e, at: time.Now()})
+}

@@ -1,0 +1,146 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// lazyCtx is a context with a limit of its own that makes its timer and its place in the tree of contexts only when
+// somebody waits for it, asks for its children or finds it ended. context.WithDeadlineCause costs four allocations at once;
+// most calls that succeed without touching a network never need them.
+//
+// parent, end, cause and loose are set before use. stop must be called.
+type lazyCtx struct {
+	parent context.Context //nolint:containedctx // this is a context
+	end    time.Time       // when it ends by itself, earlier than parent's deadline. Zero: it does not
+	cause  error           // why, then
+	loose  bool            // cancel may be called
+
+	mu      sync.Mutex
+	made    atomic.Pointer[madeCtx]
+	stopped atomic.Bool
+}
+
+// madeCtx is the context of the standard library behind a lazyCtx.
+type madeCtx struct {
+	context.Context //nolint:containedctx // this is a context
+	cancel          context.CancelCauseFunc
+	release         context.CancelFunc
+}
+
+func (m *madeCtx) over(cause error) {
+	if m.cancel != nil {
+		m.cancel(cause)
+	}
+	if m.release != nil {
+		m.release()
+	}
+}
+
+// Deadline is the earlier of the parent's and the own.
+func (c *lazyCtx) Deadline() (time.Time, bool) {
+	if c.end.IsZero() {
+		return c.parent.Deadline()
+	}
+	return c.end, true
+}
+
+// Done makes the context.
+func (c *lazyCtx) Done() <-chan struct{} { return c.get().Done() }
+
+// Err reads the clock while nobody waits.
+func (c *lazyCtx) Err() error {
+	if m := c.made.Load(); m != nil {
+		return m.Err()
+	}
+	if c.stopped.Load() || c.late() {
+		return c.get().Err()
+	}
+	return c.around().Err()
+}
+
+// around is the context that can end c before its time. Lazy ones between, whose time is over later than c's, cannot, so
+// there is no need to ask them for the time or to make them.
+func (c *lazyCtx) around() context.Context {
+	p := c.parent
+	if c.end.IsZero() {
+		return p
+	}
+	for l, ok := p.(*lazyCtx); ok && !l.loose && l.made.Load() == nil && !l.stopped.Load(); l, ok = p.(*lazyCtx) {
+		p = l.parent
+	}
+	return p
+}
+
+// Value asks the made context where there is one: that is how context.Cause and child contexts find it.
+func (c *lazyCtx) Value(key any) any {
+	if m := c.made.Load(); m != nil {
+		return m.Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+// late reports whether the own time is over. If the parent's deadline has passed too, the own one, being earlier, came first.
+func (c *lazyCtx) late() bool {
+	return !c.end.IsZero() && time.Until(c.end) <= 0 && !errors.Is(c.parent.Err(), context.Canceled)
+}
+
+func (c *lazyCtx) get() *madeCtx {
+	if m := c.made.Load(); m != nil {
+		return m
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.made.Load(); m != nil {
+		return m
+	}
+	m := &madeCtx{}
+	base := c.around()
+	switch {
+	case c.stopped.Load():
+		m.Context, m.cancel = context.WithCancelCause(base)
+		m.cancel(nil)
+	case c.late():
+		m.Context, m.release = context.WithDeadlineCause(context.WithoutCancel(base), c.end, c.cause)
+	case c.end.IsZero():
+		m.Context, m.cancel = context.WithCancelCause(base)
+	default:
+		if c.loose {
+			base, m.cancel = context.WithCancelCause(base)
+		}
+		m.Context, m.release = context.WithDeadlineCause(base, c.end, c.cause)
+	}
+	c.made.Store(m)
+	return m
+}
+
+// cancel ends a loose context before its time.
+func (c *lazyCtx) cancel(cause error) { c.get().over(cause) }
+
+// stop ends the context and releases what it holds.
+func (c *lazyCtx) stop() {
+	c.mu.Lock()
+	c.stopped.Store(true)
+	m := c.made.Load()
+	c.mu.Unlock()
+	if m != nil {
+		m.over(nil)
+	}
+}
+
+// explain is err, with which a call under c ended. If one of our limits ended c and err does not say so, because it comes
+// from a Caller that knows only contexts, it is that limit's error.
+func explain(c context.Context, err error) error {
+	if _, ok := errors.AsType[*llm.Error](err); ok || c.Err() == nil {
+		return err
+	}
+	if _, ok := errors.AsType[*llm.Error](context.Cause(c)); !ok {
+		return err
+	}
+	return llm.ContextError(c, err)
+}

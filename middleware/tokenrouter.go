@@ -1,0 +1,244 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/modelchain/llm"
+)
+
+// TokenRouterConfig sets [TokenRouter]. Normal is required.
+type TokenRouterConfig struct {
+	// Normal takes the requests that fit its first deployment, Long those that do not. A nil Long means that there is
+	// nothing larger: then requests are only checked.
+	Normal, Long llm.Caller
+	// Counter counts for every deployment that has no Counter of its own; package tokens makes one for the first model of
+	// Normal. nil: all deployments with a window have their own. If it can Learn, as those of package tokens can, it is told
+	// what providers counted.
+	Counter llm.TokenCounter
+	// Output is how many tokens are kept free for the answer of a request without MaxTokens. 0: none.
+	Output int
+	// Margin is the share of the first window that is kept free while Long has a larger one, since counts are estimates: a
+	// request that fits, but only just, prefers the larger. 0: 0.05. Negative: none.
+	Margin float64
+	// Reactions holds the rows that differ from DefaultReactions. nil: none.
+	Reactions Reactions
+}
+
+// TokenRouter is the combinator "token router": it counts before the call and sends what does not fit the first
+// deployment of Normal, the tokens asked for the answer included, straight to Long. More tiers are routers in Long.
+//
+// What fits neither the first deployment nor Long goes to Normal if another deployment there holds it; what fits nowhere
+// fails as TooLong before any call, with the numbers. A window that is not known holds everything. A counter that fails
+// leaves the verdict to the provider.
+//
+// If a provider of Normal still says that a request is too long, or what else the Reactions move to a larger window, Long
+// is tried if its window is larger or not known; not for a request that is ReplayUnsafe, unless the provider turned it
+// away, and not without attempts and time for it.
+//
+// Streams: the call moves only while nothing was handed out.
+//
+// It belongs inside deadline and telemetry and outside fallback. It passes its counter on to the deployments beneath
+// where one might not hold the request, and does nothing else with calls: a request whose bytes fit costs the adding up
+// of its lengths. It never cuts a request to size.
+//
+// It panics without Normal, without a counter for a deployment that has a window, and on a negative Output or a Margin of
+// 1 or more.
+func TokenRouter(cfg TokenRouterConfig) llm.Caller {
+	switch {
+	case isNil(cfg.Normal):
+		panic("llm/middleware: TokenRouter: Normal is nil; set it to the Caller for requests that fit, such as a Fallback")
+	case cfg.Output < 0:
+		panic(fmt.Sprintf("llm/middleware: TokenRouter: Output is %d; use 0 to keep nothing free", cfg.Output))
+	case !(cfg.Margin < 1):
+		panic(fmt.Sprintf("llm/middleware: TokenRouter: Margin is %v; use a share of the window below 1", cfg.Margin))
+	}
+	t := &tokenRouter{reactions: cfg.Reactions.table(), normal: newBranch(cfg.Normal)}
+	if !isNil(cfg.Long) {
+		t.long = newBranch(cfg.Long)
+	}
+	if cfg.Margin == 0 {
+		cfg.Margin = 0.05
+	}
+	t.cfg = cfg
+	for _, d := range slices.Concat(t.normal.leaves, t.long.leaves) {
+		if d.Window > 0 && d.Counter == nil && cfg.Counter == nil {
+			panic(fmt.Sprintf("llm/middleware: TokenRouter: nothing counts for the window of deployment %q; set Counter, for example to "+
+				"tokens.For(%q)", d.Name, d.Model))
+		}
+	}
+	t.first, t.smallest = &llm.Deployment{}, math.MaxInt
+	if len(t.normal.leaves) > 0 {
+		t.first = t.normal.leaves[0]
+	}
+	for _, d := range t.normal.leaves {
+		if d.Window > 0 && d.Counter == nil {
+			t.smallest = min(t.smallest, d.Window)
+		}
+	}
+	if t.long.larger(t.first) {
+		t.margin = int(max(cfg.Margin, 0) * float64(t.first.Window))
+	}
+	return t
+}
+
+type tokenRouter struct {
+	cfg          TokenRouterConfig
+	reactions    *table
+	normal, long branch
+	first        *llm.Deployment // without a window if Normal has no deployments that show
+	margin       int             // kept free in the first window
+	smallest     int             // window in Normal that Counter counts for
+}
+
+// branch is Normal or Long and the deployments beneath.
+type branch struct {
+	llm.Caller
+	leaves []*llm.Deployment
+}
+
+func newBranch(c llm.Caller) branch {
+	return branch{c, slices.Collect(llm.Describe(c).Deployments())}
+}
+
+// larger reports whether b may hold what d does not.
+func (b *branch) larger(d *llm.Deployment) bool {
+	if b.Caller == nil {
+		return false
+	}
+	return len(b.leaves) == 0 || slices.ContainsFunc(b.leaves, func(l *llm.Deployment) bool {
+		return l.Name != d.Name && (l.Window == 0 || l.Window > d.Window)
+	})
+}
+
+func (t *tokenRouter) Describe() llm.Node {
+	cfg := t.cfg
+	cfg.Normal, cfg.Long = nil, nil
+	n := llm.Node{Name: "token router", Config: cfg, Children: []llm.Node{llm.Describe(t.normal.Caller)}}
+	if t.long.Caller != nil {
+		n.Children = append(n.Children, llm.Describe(t.long.Caller))
+	}
+	return n
+}
+
+func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if req == nil {
+		return nil, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
+	}
+	if t.surelyFits(ctx, req) {
+		return t.callNormal(ctx, req)
+	}
+	m := newMeasure(t, req)
+	where := m.route(ctx)
+	if e := llm.ContextError(ctx, nil); e != nil {
+		return nil, e
+	}
+	if where == toNormal {
+		return t.callNormal(ctx, m.request())
+	}
+	r, _ := m.request().Watch()
+	if where == fitsNowhere {
+		return nil, m.tooLong(r)
+	}
+	r.Skip(m.unfit(t.first, t.margin))
+	return t.call(ctx, r, &t.long)
+}
+
+// call calls b and tells the counter of the deployment that answered what the provider counted.
+func (t *tokenRouter) call(ctx context.Context, req *llm.Request, b *branch) (*llm.Response, error) {
+	resp, err := b.Call(ctx, req)
+	if err == nil && resp != nil {
+		t.learn(ctx, req, resp, b)
+	}
+	return resp, err
+}
+
+// output is how many tokens are kept free for the answer.
+func (t *tokenRouter) output(req *llm.Request) int {
+	if req.MaxTokens > 0 {
+		return req.MaxTokens
+	}
+	return t.cfg.Output
+}
+
+// surelyFits reports whether req fits the first window with the margin, and every other window beneath Normal that is not
+// counted by a counter of its own. Nothing beneath needs the counter then.
+func (t *tokenRouter) surelyFits(ctx context.Context, req *llm.Request) bool {
+	room := t.smallest
+	if room < math.MaxInt {
+		room -= req.MaxTokens
+	}
+	if t.first.Window > 0 {
+		first := t.first.Window - t.margin - t.output(req)
+		if t.first.Counter == nil {
+			room = min(room, first)
+		} else if !within(ctx, t.first.Counter, req, first) {
+			return false
+		}
+	}
+	return room == math.MaxInt || within(ctx, t.cfg.Counter, req, room)
+}
+
+func within(ctx context.Context, c llm.TokenCounter, req *llm.Request, room int) bool {
+	if room <= 0 {
+		return false
+	}
+	n, err := c.CountTokens(ctx, req, room)
+	return err == nil && n <= room
+}
+
+// callNormal calls Normal and, if that turns out too small, Long.
+func (t *tokenRouter) callNormal(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if t.long.Caller == nil {
+		return t.call(ctx, req, &t.normal)
+	}
+	r, handed := req.Watch()
+	resp, err := t.call(ctx, r, &t.normal)
+	if err == nil {
+		return resp, nil
+	}
+	e := llm.AsError(err)
+	if t.reactions.of(e.Class).Elsewhere != Larger || !t.long.larger(t.refused(e)) {
+		return nil, err
+	}
+	switch {
+	case handed.Deltas() > 0:
+		return nil, delivered(err)
+	case r.ReplayUnsafe && e.Commit != llm.CommitNone:
+		return nil, uncertain(err)
+	}
+	if denied := r.Ask(ctx, only(t.long.Caller), 0); denied != nil {
+		r.Skip(t.notMoved(denied))
+		return nil, err
+	}
+	return t.call(ctx, r, &t.long)
+}
+
+// refused is the deployment of Normal that said too long; where the error does not name it, the largest that is known.
+func (t *tokenRouter) refused(e *llm.Error) *llm.Deployment {
+	d := t.first
+	for _, l := range t.normal.leaves {
+		if l.Name == e.Deployment {
+			return l
+		}
+		if l.Window > d.Window {
+			d = l
+		}
+	}
+	return d
+}
+
+// notMoved says why Long was not called after Normal.
+func (t *tokenRouter) notMoved(denied error) *llm.Error {
+	e := *llm.AsError(denied)
+	e.Message = "too long for the deployments before; not called instead: " + strings.TrimPrefix(denied.Error(), "llm: ")
+	e.Err, e.Attempts = denied, nil
+	if len(t.long.leaves) > 0 {
+		d := t.long.leaves[0]
+		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
+	}
+	return &e
+}
