@@ -7,21 +7,15 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// scope is what a request carries beside its data: the call it belongs to, and what outer stages put in force for the
-// attempts beneath them. Clones share it.
+// scope is what a request carries beside its data. Clones share it.
 type scope struct {
-	call       *call
-	gates      *gateNode
-	classifier Classifier
-	counter    TokenCounter
+	call    *call
+	counter TokenCounter
 }
-
-// A Classifier turns any error of an attempt made under ctx into an Error with its class. It never returns nil for a
-// non-nil err and never writes to err.
-type Classifier func(ctx context.Context, err error) *Error
 
 // A TokenCounter counts the input tokens of a request for one model.
 type TokenCounter interface {
@@ -30,8 +24,12 @@ type TokenCounter interface {
 	CountTokens(ctx context.Context, req *Request, limit int) (int, error)
 }
 
-// A Gate is put in force by an outer stage for every attempt beneath it: deadline, cooldown and budget are gates, and so
-// is the telemetry of attempts. All methods must be safe for concurrent use. Embed [OpenGate] for those not needed.
+// A Gate has a say in the attempts of a call: deadline, cooldown and budget are gates, and so is the telemetry of attempts.
+// A stage puts one in force with [Request.Enforce] for as long as it runs. All methods must be safe for concurrent use.
+// Embed [OpenGate] for those not needed.
+//
+// A gate hears of every attempt of its call, also of those that a concurrent branch makes. One that is about some
+// deployments looks at d.
 type Gate interface {
 	// Ask reports whether an attempt at d that starts in a while from now would be let through. It changes nothing: a stage
 	// asks it before it waits. d is nil where the deployment is not known.
@@ -57,40 +55,96 @@ func (OpenGate) Start(ctx context.Context, _ *Request, _ *Deployment, _ *Attempt
 // End does nothing.
 func (OpenGate) End(context.Context, *Request, *Deployment, *Attempt) {}
 
+// A Classifier is a Gate that also says what class a failed attempt is of. Of several in force the newest is asked first.
+type Classifier interface {
+	Gate
+	// Classify returns err, of an attempt at d made under ctx, with its class, as a value of its own. nil leaves the verdict
+	// to the next one.
+	Classify(ctx context.Context, d *Deployment, err error) *Error
+}
+
+// gateNode is one gate in force. It is not written once it is in the list, so that an attempt may go on reading the list
+// that it began with.
 type gateNode struct {
 	gate Gate
 	next *gateNode
 }
 
-// WithGate derives a request whose attempts pass g too.
-func (r *Request) WithGate(g Gate) *Request {
-	c := &struct {
-		Request
-		gateNode
-	}{*r, gateNode{g, r.scope.gates}}
-	c.scope.gates = &c.gateNode
-	return &c.Request
+// Enforced is a gate in force.
+type Enforced struct {
+	call *call
+	node *gateNode
+}
+
+// Accounted is r if its call has an account of attempts, else a copy that begins one. A stage that uses Enforce passes on
+// what it returns.
+func (r *Request) Accounted() *Request {
+	if r == nil {
+		return nil
+	}
+	r, _, _ = begin(r)
+	return r
+}
+
+// Enforce puts g in force for the attempts of r's call, until Lift:
+//
+//	defer r.Enforce(g).Lift()
+//
+// r must be Accounted.
+func (r *Request) Enforce(g Gate) Enforced {
+	if r == nil || r.scope.call == nil {
+		return Enforced{}
+	}
+	c := r.scope.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := &gateNode{}
+	if c.used < len(c.nodes) {
+		n = &c.nodes[c.used]
+		c.used++
+	}
+	n.gate, n.next = g, c.gates.Load()
+	c.gates.Store(n)
+	return Enforced{c, n}
+}
+
+// Lift ends what Enforce began. Attempts under way still tell the gate how they end.
+func (e Enforced) Lift() {
+	if e.call == nil {
+		return
+	}
+	e.call.mu.Lock()
+	defer e.call.mu.Unlock()
+	e.call.gates.Store(without(e.call.gates.Load(), e.node))
+}
+
+// without is the list from n on without gone.
+func without(n, gone *gateNode) *gateNode {
+	switch n {
+	case nil:
+		return nil
+	case gone:
+		return n.next
+	}
+	rest := without(n.next, gone)
+	if rest == n.next {
+		return n
+	}
+	return &gateNode{n.gate, rest}
 }
 
 // Gates yields the gates in force, the newest first.
 func (r *Request) Gates() iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
-		if r == nil {
+		if r == nil || r.scope.call == nil {
 			return
 		}
-		for n := r.scope.gates; n != nil; n = n.next {
+		for n := r.scope.call.gates.Load(); n != nil; n = n.next {
 			if !yield(n.gate) {
 				return
 			}
 		}
 	}
-}
-
-// WithClassifier derives a request whose failed attempts are classified by c.
-func (r *Request) WithClassifier(c Classifier) *Request {
-	d := r.Clone()
-	d.scope.classifier = c
-	return d
 }
 
 // WithCounter derives a request that deployments without a counter of their own count by c.
@@ -100,14 +154,17 @@ func (r *Request) WithCounter(c TokenCounter) *Request {
 	return d
 }
 
-// call is the account of one call. Only this package writes it.
+// call is what all requests of one call share: its account, which only this package writes, and the gates in force.
 type call struct {
 	mu     sync.Mutex
-	rows   []Attempt
-	made   int // attempts begun
-	open   int // of those, not ended yet
+	rows   []Attempt // those that ended or were skipped; not written once they are in here
+	made   int       // attempts begun
 	waited time.Duration
 	do     func(context.Context) error // what a Guard's leaf runs
+
+	gates atomic.Pointer[gateNode]
+	nodes [4]gateNode // room for the first gates, so that they need no allocation
+	used  int
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.
@@ -123,21 +180,16 @@ func begin(r *Request) (_ *Request, c *call, outermost bool) {
 	return &b.Request, &b.call, true
 }
 
-// start opens the row of an attempt, or says why the request allows no more.
-func (c *call) start(limit int, a *Attempt) (row int, err *Error) {
+// start gives a its number, or says why the request allows no more.
+func (c *call) start(limit int, a *Attempt) *Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.spent(limit); err != nil {
-		return 0, err
+		return err
 	}
 	c.made++
-	c.open++
 	a.Index, a.Waited, c.waited = c.made, c.waited, 0
-	if c.rows == nil {
-		c.rows = make([]Attempt, 0, 1)
-	}
-	c.rows = append(c.rows, *a)
-	return len(c.rows) - 1, nil
+	return nil
 }
 
 func (c *call) spent(limit int) *Error {
@@ -154,15 +206,19 @@ func (c *call) spent(limit int) *Error {
 	return e
 }
 
-func (c *call) end(row int, a *Attempt) {
+// end enters an attempt that start gave a number to. row holds it alone and is not written from now on.
+func (c *call) end(row *[1]Attempt) {
 	c.mu.Lock()
-	if a.Skipped != "" {
-		a.Index = 0
+	defer c.mu.Unlock()
+	if row[0].Skipped != "" {
+		row[0].Index = 0
 		c.made--
 	}
-	c.rows[row] = *a
-	c.open--
-	c.mu.Unlock()
+	if c.rows == nil {
+		c.rows = row[:]
+		return
+	}
+	c.rows = append(c.rows, row[0])
 }
 
 func (c *call) skip(a Attempt) {
@@ -171,13 +227,9 @@ func (c *call) skip(a Attempt) {
 	c.mu.Unlock()
 }
 
-// attempts is the account so far, which the reader may keep: a row is written in place only while its attempt runs.
 func (c *call) attempts() []Attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open > 0 {
-		return slices.Clone(c.rows)
-	}
 	return c.rows[:len(c.rows):len(c.rows)]
 }
 
@@ -199,12 +251,23 @@ func (c *call) finish(resp *Response, err error) (*Response, error) {
 	return resp, nil
 }
 
-// Attempts is the account of r's call so far.
+// Attempts is the account of r's call so far: the attempts that ended and the deployments skipped, in that order.
 func (r *Request) Attempts() []Attempt {
 	if r == nil || r.scope.call == nil {
 		return nil
 	}
 	return r.scope.call.attempts()
+}
+
+// Made is the number of provider calls begun for r's call, those under way included.
+func (r *Request) Made() int {
+	if r == nil || r.scope.call == nil {
+		return 0
+	}
+	c := r.scope.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
 }
 
 // Waited notes that the call waited d for its next attempt.
@@ -252,7 +315,10 @@ func (r *Request) Ask(ctx context.Context, d *Deployment, in time.Duration) erro
 			return err
 		}
 	}
-	for n := r.scope.gates; n != nil; n = n.next {
+	if r.scope.call == nil {
+		return nil
+	}
+	for n := r.scope.call.gates.Load(); n != nil; n = n.next {
 		if err := n.gate.Ask(ctx, r, d, in); err != nil {
 			return err
 		}

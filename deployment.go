@@ -168,18 +168,25 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	if e := d.refuse(ctx, r); e != nil {
 		return nil, r.Skip(d.own(e))
 	}
-	leaf := newLeafCall(d, r)
-	a := &leaf.row
-	row, e := c.start(r.MaxAttempts, a)
-	if e != nil {
+	// One allocation for the answer and its row in the account.
+	out := &struct {
+		Response
+		row [1]Attempt
+	}{}
+	a := &out.row[0]
+	a.Deployment, a.Provider, a.Model, a.Start = d.Name, d.Provider, d.model(r), time.Now()
+	if e := c.start(r.MaxAttempts, a); e != nil {
 		return nil, r.Skip(d.own(e))
 	}
-	actx, until, e := d.startGates(ctx, r, a)
+	gates := c.gates.Load()
+	actx, until, e := d.startGates(ctx, r, gates, a)
 	ended := false
 	end := func() {
 		ended = true
-		d.endGates(actx, r, a, until)
-		c.end(row, a)
+		for n := gates; n != until; n = n.next {
+			n.gate.End(actx, r, d, a)
+		}
+		c.end(&out.row)
 	}
 	if e != nil {
 		a.Class, a.Skipped, a.Err = e.Class, e.text(), e
@@ -193,27 +200,28 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 			end()
 		}
 	}()
-	resp, err := leaf.call(actx)
+	l := leafCall{d: d, a: a, req: r}
+	resp, err := l.call(actx)
 	a.Took = time.Since(a.Start)
 	if err != nil {
-		e := leaf.failed(ctx, err)
+		e := l.failed(ctx, gates, err)
 		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID
 		a.Usage, a.Commit, a.Err = e.Usage, e.Commit, e
 		a.CostUSD, _ = d.Price.Cost(a.Usage)
 		end()
-		out := *e
-		out.Attempts = c.attempts()
-		return nil, &out
+		cp := *e
+		cp.Attempts = c.attempts()
+		return nil, &cp
 	}
 	a.Usage, a.RequestID, a.Commit, a.Status = resp.Usage, resp.RequestID, Committed, resp.Status
 	a.CostUSD, _ = d.Price.Cost(a.Usage)
 	end()
-	out := *resp
+	out.Response = *resp
 	out.Deployment, out.call, out.Attempts = d.Name, c, c.attempts()
-	if out.Model == "" {
-		out.Model = a.Model
+	if out.Response.Model == "" {
+		out.Response.Model = a.Model
 	}
-	return &out, nil
+	return &out.Response, nil
 }
 
 func (d *Deployment) model(r *Request) string {
@@ -224,8 +232,10 @@ func (d *Deployment) model(r *Request) string {
 }
 
 // startGates runs the gates' Start. until is the first gate whose End is not owed.
-func (d *Deployment) startGates(ctx context.Context, r *Request, a *Attempt) (_ context.Context, until *gateNode, _ *Error) {
-	for n := r.scope.gates; n != nil; n = n.next {
+func (d *Deployment) startGates(
+	ctx context.Context, r *Request, gates *gateNode, a *Attempt,
+) (_ context.Context, until *gateNode, _ *Error) {
+	for n := gates; n != nil; n = n.next {
 		next, err := n.gate.Start(ctx, r, d, a)
 		if err != nil {
 			e := *AsError(err)
@@ -234,12 +244,6 @@ func (d *Deployment) startGates(ctx context.Context, r *Request, a *Attempt) (_ 
 		ctx = next
 	}
 	return ctx, nil, nil
-}
-
-func (d *Deployment) endGates(ctx context.Context, r *Request, a *Attempt, until *gateNode) {
-	for n := r.scope.gates; n != until; n = n.next {
-		n.gate.End(ctx, r, d, a)
-	}
 }
 
 // refuse says why no attempt is to be made. Nothing is sent and nothing is spent.

@@ -216,7 +216,7 @@ func TestDeploymentEndsItsRowWhenTheGoroutineEnds(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, err := d.Call(t.Context(), ask().WithGate(g))
+		_, err := d.Call(t.Context(), under(ask(), g))
 		t.Errorf("Call returned %v", err)
 	}()
 	<-done
@@ -419,14 +419,31 @@ func TestDeploymentStreamsTheAnswerOfAModelThatKnowsNoStreams(t *testing.T) {
 
 func TestDeploymentClassifiesByTheClassifierInForce(t *testing.T) {
 	d := &llm.Deployment{Name: "d", Caller: llmtest.Script(llmtest.Fail(errors.New("odd")))}
-	req := ask().WithClassifier(func(_ context.Context, err error) *llm.Error {
-		return &llm.Error{Class: llm.Overloaded, Err: err}
-	})
-	_, err := d.Call(t.Context(), req)
+	silent := &classGate{classify: func(error) *llm.Error { return nil }}
+	knows := &classGate{classify: func(err error) *llm.Error { return &llm.Error{Class: llm.Overloaded, Err: err} }}
+	_, err := d.Call(t.Context(), under(ask(), knows, silent))
 	e := asError(t, err)
 	if e.Class != llm.Overloaded || e.Owner != llm.OwnerTransient || e.Attempts[0].Class != llm.Overloaded {
 		t.Errorf("error %+v, want overloaded in error and account", e)
 	}
+}
+
+type classGate struct {
+	llm.OpenGate
+	classify func(error) *llm.Error
+}
+
+func (g *classGate) Classify(_ context.Context, _ *llm.Deployment, err error) *llm.Error {
+	return g.classify(err)
+}
+
+// under is req with gates in force, the last one the newest.
+func under(req *llm.Request, gates ...llm.Gate) *llm.Request {
+	r := req.Accounted()
+	for _, g := range gates {
+		r.Enforce(g)
+	}
+	return r
 }
 
 type gateFuncs struct {
@@ -473,11 +490,12 @@ func TestGatesRefuseAnAttemptAtNoCostAndHearHowOthersEnded(t *testing.T) {
 			started := 0
 			inner.start = func() error { started++; return nil }
 			model := llmtest.Script()
-			_, err := (&llm.Deployment{Name: "d", Caller: model}).Call(t.Context(), ask().WithGate(&test.gate).WithGate(inner))
+			req := under(ask(), &test.gate, inner)
+			_, err := (&llm.Deployment{Name: "d", Caller: model}).Call(t.Context(), req)
 			if !errors.Is(err, llm.Cooling) || model.Count() != 0 {
 				t.Errorf("error %v after %d calls", err, model.Count())
 			}
-			as := asError(t, err).Attempts
+			as := req.Attempts()
 			if len(as) != 1 || as[0].Skipped != "rests" || as[0].Index != 0 || as[0].Deployment != "d" {
 				t.Errorf("account %+v, want one skipped row", as)
 			}
@@ -494,7 +512,7 @@ func TestGatesRefuseAnAttemptAtNoCostAndHearHowOthersEnded(t *testing.T) {
 		}
 		return nil, llm.Overloaded
 	})}
-	_, err := d.Call(t.Context(), ask().WithGate(&gateFuncs{end: func(a *llm.Attempt) { row = *a }}))
+	_, err := d.Call(t.Context(), under(ask(), &gateFuncs{end: func(a *llm.Attempt) { row = *a }}))
 	if row.Class != llm.Overloaded || !errors.Is(err, llm.Overloaded) {
 		t.Errorf("the gate heard %+v of %v", row, err)
 	}
@@ -511,9 +529,13 @@ func TestAskSaysBeforeAWaitWhetherItIsForNothing(t *testing.T) {
 		if err := req.Ask(ctx, nil, 5*time.Second); !errors.Is(err, llm.Exhausted) || !strings.Contains(err.Error(), "5s") {
 			t.Errorf("a wait as long as the time left: %v", err)
 		}
-		shut := req.WithGate(&gateFuncs{ask: func() error { return llm.Cooling }})
-		if err := shut.Ask(ctx, nil, 0); !errors.Is(err, llm.Cooling) {
+		shut := req.Enforce(&gateFuncs{ask: func() error { return llm.Cooling }})
+		if err := req.Ask(ctx, nil, 0); !errors.Is(err, llm.Cooling) {
 			t.Errorf("a gate that is shut: %v", err)
+		}
+		shut.Lift()
+		if err := req.Ask(ctx, nil, 0); err != nil {
+			t.Errorf("a gate that was lifted: %v", err)
 		}
 		cancel()
 		if err := req.Ask(ctx, nil, 0); !errors.Is(err, context.Canceled) {

@@ -11,51 +11,73 @@ import (
 
 // leafCall is one attempt as seen from the model's side: it knows what was handed out, and whether the sink is to blame.
 type leafCall struct {
+	d   *Deployment
+	a   *Attempt
+	req *Request // what Caller is given
+	tap *sinkTap // nil: nobody streams
+}
+
+// sinkTap is the sink that a model is given.
+type sinkTap struct {
 	Request
-	d       *Deployment
-	row     Attempt
-	req     *Request // as received: what Caller is given where nothing needs to change
-	out     Sink
-	n       int
-	inSink  bool
-	sinkErr error
+	a      *Attempt
+	next   Sink
+	n      int
+	inside bool
+	err    error
 }
 
-func newLeafCall(d *Deployment, r *Request) *leafCall {
-	l := &leafCall{d: d, req: r}
-	l.row = Attempt{Deployment: d.Name, Provider: d.Provider, Model: d.model(r), Start: time.Now()}
-	if r.Sink == nil && (d.Model == "" || d.Model == r.Model) {
-		return l
+func (s *sinkTap) sink(d Delta) error {
+	if s.err != nil {
+		return s.err
 	}
-	l.Request = *r
-	l.Request.Model = l.row.Model
-	if r.Sink != nil {
-		l.out = r.Sink
-		l.Request.Sink = l.sink
+	if s.n == 0 {
+		s.a.FirstDelta = time.Since(s.a.Start)
 	}
-	l.req = &l.Request
-	return l
-}
-
-func (l *leafCall) sink(d Delta) error {
-	if l.sinkErr != nil {
-		return l.sinkErr
-	}
-	if l.n == 0 {
-		l.row.FirstDelta = time.Since(l.row.Start)
-	}
-	l.n++
-	l.inSink = true
-	err := l.out(d)
-	l.inSink = false
-	l.sinkErr = err
+	s.n++
+	s.inside = true
+	err := s.next(d)
+	s.inside = false
+	s.err = err
 	return err
 }
 
+// handed is the number of deltas that reached the sink.
+func (l *leafCall) handed() int {
+	if l.tap == nil {
+		return 0
+	}
+	return l.tap.n
+}
+
+func (l *leafCall) sinkErr() error {
+	if l.tap == nil {
+		return nil
+	}
+	return l.tap.err
+}
+
+// prepare makes the request that Caller is given.
+func (l *leafCall) prepare() {
+	r := l.req
+	switch {
+	case r.Sink != nil:
+		l.tap = &sinkTap{Request: *r, a: l.a, next: r.Sink}
+		l.tap.Sink = l.tap.sink
+		l.req = &l.tap.Request
+	case r.Model != l.a.Model:
+		l.req = r.Clone()
+	default:
+		return
+	}
+	l.req.Model = l.a.Model
+}
+
 func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
+	l.prepare()
 	defer func() {
 		if v := recover(); v != nil {
-			if l.inSink {
+			if l.tap != nil && l.tap.inside {
 				panic(v)
 			}
 			resp, err = nil, &Error{
@@ -67,8 +89,8 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case l.sinkErr != nil:
-		return nil, l.sinkErr
+	case l.sinkErr() != nil:
+		return nil, l.sinkErr()
 	case resp == nil:
 		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned neither answer nor error"}
 	}
@@ -77,7 +99,7 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 			return nil, err
 		}
 	}
-	if l.out != nil && l.n == 0 { // a Caller that knows no streams
+	if l.tap != nil && l.tap.n == 0 { // a Caller that knows no streams
 		if err := EmitWhole(l.req, resp); err != nil {
 			return nil, err
 		}
@@ -117,25 +139,10 @@ func usable(resp *Response) error {
 	return nil
 }
 
-// failed is err as the error of this attempt.
-func (l *leafCall) failed(ctx context.Context, err error) *Error {
-	var e Error
-	switch own := ContextError(ctx, err); {
-	case l.sinkErr != nil:
-		e = *AsError(err)
-		e.Class, e.Owner, e.Message, e.Err = Canceled, OwnerUnknown, "the sink failed", l.sinkErr
-	case own != nil:
-		e = *own
-	case l.req.scope.classifier != nil:
-		e = *l.req.scope.classifier(ctx, err)
-	default:
-		e = *AsError(err)
-		// The caller is still there, so this is a context of the model's own.
-		if e.Class == Canceled || e.Class == Exhausted && e.Err == err { //nolint:errorlint // identity: err is no *Error
-			e.Class = Unknown
-		}
-	}
-	if l.n > 0 {
+// failed is err as the error of this attempt, whose gates were these.
+func (l *leafCall) failed(ctx context.Context, gates *gateNode, err error) *Error {
+	e := *l.classified(ctx, gates, err)
+	if l.handed() > 0 {
 		if e.Partial == nil {
 			e.Partial = &Response{}
 		}
@@ -149,4 +156,29 @@ func (l *leafCall) failed(ctx context.Context, err error) *Error {
 		}
 	}
 	return l.d.own(&e)
+}
+
+// classified may return err's own *Error, which must not be written to.
+func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *Error {
+	if sinkErr := l.sinkErr(); sinkErr != nil {
+		e := *AsError(err)
+		e.Class, e.Owner, e.Message, e.Err = Canceled, OwnerUnknown, "the sink failed", sinkErr
+		return &e
+	}
+	if e := ContextError(ctx, err); e != nil {
+		return e
+	}
+	for n := gates; n != nil; n = n.next {
+		if c, ok := n.gate.(Classifier); ok {
+			if e := c.Classify(ctx, l.d, err); e != nil {
+				return e
+			}
+		}
+	}
+	e := *AsError(err)
+	// The caller is still there, so this is a context of the model's own.
+	if e.Class == Canceled || e.Class == Exhausted && e.Err == err { //nolint:errorlint // identity: err is no *Error
+		e.Class = Unknown
+	}
+	return &e
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/classify"
@@ -27,14 +28,29 @@ type ClassifyConfig struct {
 func Classify(cfg ClassifyConfig) llm.Stage {
 	c := classify.New(cfg.Rules...)
 	return llm.Stage{Name: "classify", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
-		return &classifying{next: next, cfg: cfg, classify: c.Classify}
+		s := &classifying{next: next, cfg: cfg, rules: c}
+		for d := range llm.Describe(next).Deployments() {
+			s.beneath = append(s.beneath, d)
+		}
+		return s
 	}}
 }
 
+// classifying is also the gate by which the deployments beneath learn the class of what they return.
 type classifying struct {
-	next     llm.Caller
-	cfg      ClassifyConfig
-	classify llm.Classifier
+	llm.OpenGate
+	next    llm.Caller
+	cfg     ClassifyConfig
+	rules   *classify.Classifier
+	beneath []*llm.Deployment // nil: not known
+}
+
+// Classify has no say in deployments of other branches.
+func (s *classifying) Classify(ctx context.Context, d *llm.Deployment, err error) *llm.Error {
+	if s.beneath != nil && !slices.Contains(s.beneath, d) {
+		return nil
+	}
+	return s.rules.Classify(ctx, err)
 }
 
 func (s *classifying) Describe() llm.Node {
@@ -45,12 +61,14 @@ func (s *classifying) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	if req == nil {
 		return s.next.Call(ctx, nil)
 	}
-	resp, err := s.next.Call(ctx, req.WithClassifier(s.classify))
+	r := req.Accounted()
+	defer r.Enforce(s).Lift()
+	resp, err := s.next.Call(ctx, r)
 	if err != nil {
 		if _, ok := errors.AsType[*llm.Error](err); ok {
 			return nil, err
 		}
-		return nil, s.classify(ctx, err)
+		return nil, s.rules.Classify(ctx, err)
 	}
 	if resp.Refused() {
 		s.logRefusal(ctx, resp)

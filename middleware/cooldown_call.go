@@ -38,7 +38,9 @@ func (s *cooldown) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		}
 		began.gen[i] = st.gen
 	}
-	resp, err := s.next.Call(ctx, req.WithGate(s))
+	r := req.Accounted()
+	defer r.Enforce(s).Lift()
+	resp, err := s.next.Call(ctx, r)
 	if err != nil {
 		s.failed(&began, err)
 		s.tell()
@@ -73,7 +75,9 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 		s.tell()
 	}()
 	s.tell()
-	resp, err = s.next.Call(ctx, req.WithGate(p))
+	r := req.Accounted()
+	defer r.Enforce(p).Lift()
+	resp, err = s.next.Call(ctx, r)
 	ended = true
 	return resp, err
 }
@@ -126,8 +130,16 @@ func (s *cooldown) free(p *restPass) {
 }
 
 // Ask lets no retry through once another call has put the deployment to rest.
-func (s *cooldown) Ask(context.Context, *llm.Request, *llm.Deployment, time.Duration) error {
+func (s *cooldown) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+	if s.elsewhere(d) {
+		return nil
+	}
 	return s.ask(func(int, *restState) bool { return false })
+}
+
+// elsewhere reports whether d is not beneath s, but in another branch of the call.
+func (s *cooldown) elsewhere(d *llm.Deployment) bool {
+	return d != nil && s.deployment != nil && d.Name != s.deployment.Name
 }
 
 func (s *cooldown) ask(may func(i int, st *restState) bool) error {
@@ -176,7 +188,10 @@ type probeGate struct {
 }
 
 // Ask lets the probe go on until something else rests or it was overtaken.
-func (p *probeGate) Ask(context.Context, *llm.Request, *llm.Deployment, time.Duration) error {
+func (p *probeGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+	if p.s.elsewhere(d) {
+		return nil
+	}
 	return p.s.ask(p.is)
 }
 

@@ -35,3 +35,18 @@ func TestCooldownGivesAProbeThatIsDueToOneTakerAlone(t *testing.T) {
 		}
 	})
 }
+
+// A stage that was built, used and dropped must not be held for ever.
+func TestCooldownForgetsAPrivateRestThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCooldowns(CooldownConfig{})
+		chat := c.Stage().Wrap(llmtest.Script(llmtest.Fail(llm.Unavailable), llmtest.Text("back")))
+		for _, held := range []int{1, 0} {
+			_, _ = chat.Call(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hi")}})
+			if len(c.private) != held {
+				t.Errorf("%d private rests are held, want %d", len(c.private), held)
+			}
+			llmtest.Advance(time.Minute)
+		}
+	})
+}

@@ -91,9 +91,11 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		limited = &b.whole
 		defer b.whole.stop()
 	}
-	resp, err := s.next.Call(limited, req.WithGate(b))
+	r := req.Accounted()
+	defer r.Enforce(b).Lift()
+	resp, err := s.next.Call(limited, r)
 	if err != nil {
-		return nil, keepLastFailure(limited, req, explain(limited, err))
+		return nil, keepLastFailure(limited, r, explain(limited, err))
 	}
 	return resp, nil
 }

@@ -210,8 +210,8 @@ func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		}
 	}
 	// Who is called for the first time and knows all that is beneath cannot be in a cycle.
-	if f.routes[0].opaque || began > 0 {
-		r = r.WithGate(&tried{by: f})
+	if f.routes[0].opaque || began > 0 || r.Made() > 0 {
+		defer r.Enforce(&tried{by: f}).Lift()
 	}
 	resp, err := f.call(ctx, r, &f.routes[0])
 	if err == nil {
@@ -238,14 +238,5 @@ func (f *fallback) call(ctx context.Context, r *llm.Request, rt *route) (*llm.Re
 
 // mayMove reports whether r may have another attempt after one that was cut off.
 func mayMove(r *llm.Request) bool {
-	if r.MaxAttempts > 0 {
-		made := 0
-		for _, a := range r.Attempts() {
-			if a.Skipped == "" {
-				made++
-			}
-		}
-		return !r.ReplayUnsafe && r.MaxAttempts-made > 1
-	}
-	return !r.ReplayUnsafe
+	return !r.ReplayUnsafe && (r.MaxAttempts <= 0 || r.MaxAttempts-r.Made() > 1)
 }

@@ -127,6 +127,19 @@ func TestFallbackStreams(t *testing.T) {
 	}
 }
 
+func TestFallbackSaysThatPartOfTheAnswerIsOut(t *testing.T) {
+	plain := llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
+		return nil, errors.Join(r.Sink(llm.Delta{Text: "a"}), status(llm.Unavailable, 503, "down"))
+	})
+	f := llmtest.Script()
+	req := fallbackAsk()
+	req.Sink = func(llm.Delta) error { return nil }
+	_, err := fallbackTo(plain, fallbackDep("f", f)).Call(t.Context(), req)
+	if e := fallbackError(t, err); e.Partial == nil || e.Commit != llm.Committed || f.Count() != 0 {
+		t.Errorf("%+v after %d calls of f", e, f.Count())
+	}
+}
+
 func TestFallbackNeverBlamesTheNextForAStreamThatWasCut(t *testing.T) {
 	p := llmtest.Script(llmtest.Step{Deltas: []llm.Delta{{Text: "half an ans"}}, Err: llm.Unavailable})
 	f := llmtest.Script(llmtest.Fail(status(llm.Invalid, 400, "ends with an assistant message")))
@@ -167,12 +180,22 @@ func TestFallbackCountsNothingAsAnAnswer(t *testing.T) {
 
 func TestFallbackGoesOnPastADeploymentThatAGateHoldsBack(t *testing.T) {
 	gate := &fallbackGate{closed: "f"}
-	f, g := llmtest.Script(), llmtest.Script()
-	req := fallbackAsk().WithGate(gate)
+	f, g, between := llmtest.Script(), llmtest.Script(), 0
+	counting := llm.New(llm.Stage{Name: "counting", Wrap: func(next llm.Caller) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, r *llm.Request) (*llm.Response, error) {
+			between++
+			return next.Call(ctx, r)
+		})
+	}})
+	req := fallbackAsk().Accounted()
+	req.Enforce(gate)
 	resp, err := llm.New().Then(fallbackTo(fallbackDep("p", llmtest.Script(llmtest.Fail(llm.Unavailable))),
-		fallbackDep("f", f), fallbackDep("g", g))).Call(t.Context(), req)
+		counting.Then(fallbackDep("f", f)), fallbackDep("g", g))).Call(t.Context(), req)
 	if err != nil || resp.Deployment != "g" || f.Count() != 0 {
 		t.Fatalf("%v, %v", resp, err)
+	}
+	if between != 0 {
+		t.Error("the stages around f were asked in vain")
 	}
 	if got := fallbackRows(resp.Attempts); got != "p f(closed) g" {
 		t.Errorf("account %q", got)

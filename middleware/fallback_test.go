@@ -108,6 +108,12 @@ func TestFallbackAsksOverriddenRows(t *testing.T) {
 	if err != nil || resp.Text() != "from f" {
 		t.Errorf("opted in: %v, %v", resp, err)
 	}
+	// No row brings back a caller who left.
+	anyway := middleware.FallbackConfig{Reactions: middleware.Reactions{llm.Canceled: {Elsewhere: middleware.Anywhere}}}
+	_, err = middleware.Fallback(anyway, llmtest.Script(llmtest.Fail(llm.Canceled)), routes[1]).Call(t.Context(), fallbackAsk())
+	if llm.ClassOf(err) != llm.Canceled || f.Count() != 1 {
+		t.Errorf("canceled: %v after %d calls of f", err, f.Count())
+	}
 }
 
 func TestFallbackReturnsARefusalThatIsAnAnswer(t *testing.T) {
@@ -218,6 +224,16 @@ func TestFallbackErrorTellsTheSmallestWaitThatIsLeft(t *testing.T) {
 			t.Errorf("class %v, wait %v, want the 12s left of p's", e.Class, e.RetryAfter)
 		}
 	})
+}
+
+func TestFallbackErrorSaysHowFarAnyProviderGot(t *testing.T) {
+	_, err := fallbackTo(
+		fallbackDep("p", llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.Timeout, Commit: llm.CommitUnknown}))),
+		fallbackDep("f", llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.RateLimited}))),
+	).Call(t.Context(), fallbackAsk())
+	if e := fallbackError(t, err); e.Class != llm.RateLimited || e.Commit != llm.CommitUnknown {
+		t.Errorf("class %v, commit %v; p may have acted on the request", e.Class, e.Commit)
+	}
 }
 
 func TestFallbackNamesTheCauseWhenAllRest(t *testing.T) {
@@ -363,7 +379,9 @@ func TestFallbackMovesFromTooLongToALargerWindowOnly(t *testing.T) {
 // fallbackTokens counts every request as so many tokens.
 type fallbackTokens int
 
-func (n fallbackTokens) CountTokens(context.Context, *llm.Request, int) (int, error) { return int(n), nil }
+func (n fallbackTokens) CountTokens(context.Context, *llm.Request, int) (int, error) {
+	return int(n), nil
+}
 
 func TestFallbackPassesOverAWindowThatIsTooSmall(t *testing.T) {
 	dep := func(name string, window int, c llm.Caller) llm.Caller {

@@ -35,8 +35,9 @@ type trip struct {
 	f      *fallback
 	r      *llm.Request
 	handed *llm.Progress
-	at     int // the route tried last
-	rows   int // of the account, those already looked at
+	gate   llm.Enforced // over what was tried
+	at     int          // the route tried last
+	rows   int          // of the account, those already looked at
 	misses []miss
 	tried  []string
 
@@ -61,6 +62,7 @@ type miss struct {
 
 // goOn moves the call, whose first route failed with err, until it is answered or cannot move.
 func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
+	defer func() { t.gate.Lift() }()
 	for {
 		m := t.missed(err)
 		switch {
@@ -72,12 +74,11 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 			return nil, t.withEarlier(uncertain(err))
 		}
 		t.standInFor(m)
-		r := t.move(ctx)
-		if r == nil {
+		if !t.move(ctx) {
 			return nil, t.failure(ctx)
 		}
 		var resp *llm.Response
-		if resp, err = t.f.call(ctx, r, &t.f.routes[t.at]); err == nil {
+		if resp, err = t.f.call(ctx, t.r, &t.f.routes[t.at]); err == nil {
 			return resp, nil
 		}
 	}
@@ -136,10 +137,11 @@ func behind(e *llm.Error) llm.Class {
 	return e.Class
 }
 
-// move finds the next route and makes the request for it. nil: there is none.
-func (t *trip) move(ctx context.Context) *llm.Request {
-	r := t.r.WithGate(&tried{by: t.f, names: slices.Clone(t.tried)})
-	over := r.Ask(ctx, nil, 0)
+// move finds the next route, and reports whether there is one.
+func (t *trip) move(ctx context.Context) bool {
+	t.gate.Lift()
+	t.gate = t.r.Enforce(&tried{by: t.f, names: slices.Clone(t.tried)})
+	over := t.r.Ask(ctx, nil, 0)
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
 		if rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name) {
@@ -151,17 +153,17 @@ func (t *trip) move(ctx context.Context) *llm.Request {
 		case over != nil:
 			why = llm.AsError(over)
 		case rt.only != nil:
-			if denied := r.Ask(ctx, rt.only, 0); denied != nil {
+			if denied := t.r.Ask(ctx, rt.only, 0); denied != nil {
 				why = llm.AsError(denied)
 			}
 		}
 		if why == nil {
 			t.at = i
-			return r
+			return true
 		}
 		t.passOver(rt, why)
 	}
-	return nil
+	return false
 }
 
 // unfit says why rt does not stand in for the failures so far. nil: it does.

@@ -198,7 +198,7 @@ func TestRetryAsksTheGatesBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, model := time.Now(), llmtest.Script(llmtest.Fail(retryAfter(10*time.Second)))
 		gate := &retryGate{closes: start.Add(10 * time.Second)}
-		_, err := retryAround(middleware.RetryConfig{}, model).Call(t.Context(), retryAsk().WithGate(gate))
+		_, err := retryUnder(gate, retryAround(middleware.RetryConfig{}, model)).Call(t.Context(), retryAsk())
 		if time.Since(start) != 0 || model.Count() != 1 || llm.ClassOf(err) != llm.RateLimited {
 			t.Errorf("%d calls in %v, error %v; want the failure at once", model.Count(), time.Since(start), err)
 		}
@@ -216,7 +216,7 @@ func TestRetryAsksTheGatesAgainAfterTheWait(t *testing.T) {
 		budget := middleware.NewRetryBudget(middleware.RetryBudgetConfig{})
 		model := llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.Unavailable, RetryAfter: 10 * time.Second}))
 		gate := &retryGate{closes: time.Now().Add(5 * time.Second), blind: true}
-		_, err := retryAround(middleware.RetryConfig{Budget: budget}, model).Call(t.Context(), retryAsk().WithGate(gate))
+		_, err := retryUnder(gate, retryAround(middleware.RetryConfig{Budget: budget}, model)).Call(t.Context(), retryAsk())
 		if model.Count() != 1 || llm.ClassOf(err) != llm.Unavailable || len(retrySkips(t, err)) != 1 {
 			t.Errorf("%d calls, error %v; want the last failure and a row", model.Count(), err)
 		}
@@ -288,4 +288,14 @@ func TestRetryDoesNotWaitForACallerWhoLeftDuringTheAttempt(t *testing.T) {
 			t.Errorf("%d calls in %v, error %v; want canceled at once, with the failure", calls, time.Since(start), err)
 		}
 	})
+}
+
+// retryUnder is c with a gate in force.
+func retryUnder(gate llm.Gate, c llm.Caller) llm.Caller {
+	return llm.New(llm.Stage{Name: "gate", Wrap: func(next llm.Caller) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			defer req.Enforce(gate).Lift()
+			return next.Call(ctx, req)
+		})
+	}}).Then(c)
 }

@@ -24,7 +24,8 @@ func TestTelemetryAnAttemptThatAnOuterGateTurnsAwayIsNotCounted(t *testing.T) {
 	r := newTelemetryRig(t)
 	next := middleware.Telemetry(r.config).Wrap(telemetryLeaf("a", "p", "m"))
 	gated := llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-		return next.Call(ctx, req.WithGate(telemetryRefuser{}))
+		defer req.Enforce(telemetryRefuser{}).Lift()
+		return next.Call(ctx, req)
 	})
 	if _, err := llm.New().Then(gated).Call(t.Context(), telemetryAsk()); !errors.Is(err, llm.Exhausted) {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ type observer struct {
 // begins or the call returns: a validator may still reject the answer, and only the answer that leaves says why it ended.
 type attemptSeen struct {
 	a        *llm.Attempt // as the deployment keeps it, until answered
+	began    llm.Attempt  // as it was when it began
 	answered *llm.Attempt // nil: it still runs
 	span     trace.Span   // nil: none
 	fallback *llm.Attempt // what it is the fallback of; nil: it is none
@@ -57,9 +58,8 @@ func (t *telemetry) observe(ctx context.Context, s *signals, log *slog.Logger, r
 	if o.trace != nil {
 		ctx, o.span = t.startCall(ctx, o.trace, req, start)
 	}
-	r, _ := req.Watch() // begins a call, in case no pipeline did
-	o.req = r.WithGate(o)
-	o.req.Sink = req.Sink // unwatched: this stage calls once
+	o.req = req.Accounted()
+	defer o.req.Enforce(o).Lift()
 	defer func() { o.finish(ctx, ending{resp: resp, err: err, took: time.Since(start)}) }()
 	resp, err = t.next.Call(ctx, o.req)
 	return resp, err
@@ -68,17 +68,18 @@ func (t *telemetry) observe(ctx context.Context, s *signals, log *slog.Logger, r
 // Start opens the span of an attempt.
 func (o *observer) Start(ctx context.Context, req *llm.Request, _ *llm.Deployment, a *llm.Attempt) (context.Context, error) {
 	rows := req.Attempts()
-	i := rowOf(rows, a)
-	if i < 0 {
-		return ctx, nil
-	}
 	o.mu.Lock()
 	settled := o.takeAnswered()
+	for _, s := range o.open {
+		rows = append(rows, s.began)
+	}
 	o.mu.Unlock()
+	rows = append(rows, *a)
+	i := len(rows) - 1
 	o.settle(ctx, settled, rows, nil)
 
 	reason, from := o.t.origin(rows, i)
-	seen := &attemptSeen{a: a}
+	seen := &attemptSeen{a: a, began: *a}
 	if o.trace != nil {
 		ctx, seen.span = o.t.startAttempt(ctx, o.trace, req, rows, i, reason, from)
 	}

@@ -199,7 +199,7 @@ func TestTelemetryKeepsConcurrentCallsApart(t *testing.T) {
 	r := newTelemetryRig(t)
 	flaky := &llm.Deployment{Name: "a", Provider: "p", Model: "m", Caller: llm.CallerFunc(
 		func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-			if len(req.Attempts()) == 1 {
+			if req.Made() == 1 {
 				return nil, llm.Unavailable
 			}
 			return &llm.Response{Parts: []llm.Part{llm.Text("x")}, Usage: llm.Usage{Input: 1}}, nil

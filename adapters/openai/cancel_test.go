@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -112,6 +113,26 @@ func TestCancelingClosesTheConnectionAtOnce(t *testing.T) {
 				<-s.closed
 			})
 		}
+	}
+}
+
+func TestCancelingWhileItConnectsSendsNothing(t *testing.T) {
+	dialing, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	m := openai.New(openai.Config{Model: "m", HTTPClient: &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			close(dialing)
+			<-over // net/http lets a dial go on for the next request
+			return nil, net.ErrClosed
+		}}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-dialing
+		cancel()
+	}()
+	resp, err := m.Call(ctx, ask("hi"))
+	if e := failure(t, resp, err); e.Class != llm.Canceled || e.Evidence.Phase != llm.PhaseConnect || e.Commit != llm.CommitNone {
+		t.Errorf("got %v, phase %v, commit %v", e, e.Evidence.Phase, e.Commit)
 	}
 }
 

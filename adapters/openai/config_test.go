@@ -31,6 +31,7 @@ func TestNewPanicsOnMistakesAndSaysHowToMendThem(t *testing.T) {
 		{"a header value", openai.Config{Header: http.Header{"A": {"1\r\nB: 2"}}}, "line break"},
 		{"a key header", openai.Config{KeyHeader: "a:b"}, "a:b"},
 		{"an organization", openai.Config{Organization: "a\nb"}, "line break"},
+		{"a dated API elsewhere", openai.Config{APIVersion: "2024-10-21", Model: "m"}, "for the provider"},
 		{"a dated Azure API without a deployment", openai.Config{Provider: "azure", BaseURL: "https://x", APIVersion: "2024-10-21"}, "needs Model"},
 	}
 	for _, tt := range tests {

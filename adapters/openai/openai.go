@@ -110,6 +110,9 @@ func newModel(cfg Config) (*Model, error) {
 	fillIn(&cfg.KeyHeader, d.keyHeader)
 	fillIn(&cfg.ReasoningField, d.reasoningField)
 	cfg.NoStreamUsage = cfg.NoStreamUsage || d.noStreamUsage
+	if cfg.APIVersion != "" && !d.azure {
+		return nil, fmt.Errorf("APIVersion is for the provider %q, not for %q", "azure", cfg.Provider)
+	}
 	if err := check(&cfg); err != nil {
 		return nil, err
 	}

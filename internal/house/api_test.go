@@ -32,7 +32,7 @@ func api(p *types.Package) []string {
 		if other == p {
 			return ""
 		}
-		return other.Path()
+		return strings.Replace(other.Path(), modulePath, "llm", 1)
 	}
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

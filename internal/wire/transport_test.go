@@ -34,8 +34,12 @@ func TestExchangeTellsHowFarARequestGot(t *testing.T) {
 	refused := closed.URL
 	closed.Close()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/reset" {
+		switch r.URL.Path {
+		case "/reset":
 			panic(http.ErrAbortHandler)
+		case "/moved":
+			http.Redirect(w, r, "/reset", http.StatusPermanentRedirect)
+			return
 		}
 		w.Header().Set("X-Request-Id", "req_1")
 		w.WriteHeader(http.StatusTeapot)
@@ -54,6 +58,7 @@ func TestExchangeTellsHowFarARequestGot(t *testing.T) {
 		{"refused", nil, refused, llm.PhaseConnect, 0},
 		{"TLS to a plain port", nil, strings.Replace(plain.URL, "http:", "https:", 1), llm.PhaseConnect, 0},
 		{"reset before headers", nil, srv.URL + "/reset", llm.PhaseSend, 0},
+		{"reset after a redirect", nil, srv.URL + "/moved", llm.PhaseSend, 0},
 		{"answered", nil, srv.URL, llm.PhaseHeaders, http.StatusTeapot},
 		{"a transport that tells nothing", odd, srv.URL, llm.PhaseUnknown, 0},
 	}
@@ -70,8 +75,8 @@ func TestExchangeTellsHowFarARequestGot(t *testing.T) {
 			if status != tt.status || status != 0 && header.Get("X-Request-Id") != "req_1" {
 				t.Errorf("head %d %v", status, header)
 			}
-			if x.Requests() != 1 {
-				t.Errorf("%d requests, want 1", x.Requests())
+			if want := 1 + strings.Count(tt.url, "/moved"); x.Requests() != want {
+				t.Errorf("%d requests, want %d", x.Requests(), want)
 			}
 		})
 	}
