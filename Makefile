@@ -1,6 +1,6 @@
 # The commands of this repository. CI is bash .ci/run, which needs no make.
 
-.PHONY: test race lint bench fuzz examples api ci
+.PHONY: test race lint fix bench fuzz examples api ci
 
 test: ## what a newcomer runs
 	go test work
@@ -10,6 +10,9 @@ race: ## every test under the race detector in random order
 
 lint: ## gofmt, go vet, golangci-lint, go mod tidy
 	bash .ci/run format vet lint tidy
+
+fix: ## what gofmt, golangci-lint and go mod tidy can mend by themselves
+	bash .ci/run fix
 
 bench: ## the onion against failsafe-go: times and allocations of five runs
 	cd benchmarks && go test -run '^$$' -bench . -benchmem -count=5 .

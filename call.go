@@ -98,10 +98,12 @@ func (r *Request) Enforce(g Gate) Enforced {
 	c := r.scope.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := &gateNode{}
+	var n *gateNode
 	if c.used < len(c.nodes) {
 		n = &c.nodes[c.used]
 		c.used++
+	} else {
+		n = &gateNode{}
 	}
 	n.gate, n.next = g, c.gates.Load()
 	c.gates.Store(n)
@@ -236,12 +238,9 @@ func (c *call) attempts() []Attempt {
 // finish puts the whole account on what leaves the outermost layer.
 func (c *call) finish(resp *Response, err error) (*Response, error) {
 	if err != nil {
-		e := *AsError(err)
-		if _, direct := err.(*Error); !direct { //nolint:errorlint // only the outermost value may be replaced
-			e = Error{Class: e.Class, Owner: e.Class.Owner(), Err: err, RetryAfter: e.RetryAfter, Partial: e.Partial}
-		}
+		e := CopyError(err)
 		e.Attempts = c.attempts()
-		return nil, &e
+		return nil, e
 	}
 	if resp.call != c {
 		cp := *resp

@@ -238,8 +238,7 @@ func (d *Deployment) startGates(
 	for n := gates; n != nil; n = n.next {
 		next, err := n.gate.Start(ctx, r, d, a)
 		if err != nil {
-			e := *AsError(err)
-			return ctx, n, d.own(&e)
+			return ctx, n, d.own(CopyError(err))
 		}
 		ctx = next
 	}
@@ -272,8 +271,7 @@ func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
 		return e
 	}
 	if err := r.Ask(ctx, d, 0); err != nil {
-		e := *AsError(err)
-		return &e
+		return CopyError(err)
 	}
 	return nil
 }

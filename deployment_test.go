@@ -574,3 +574,15 @@ func TestRejectTurnsAnAnswerIntoAFailureAndCorrectsTheAccount(t *testing.T) {
 		t.Error("a row already handed out changed")
 	}
 }
+
+type uncomparable struct{ causes []string }
+
+func (u uncomparable) Error() string { return "odd" }
+
+func TestErrorsThatCannotBeComparedDoNotPanic(t *testing.T) {
+	d := &llm.Deployment{Name: "d", Caller: llmtest.Script(llmtest.Fail(uncomparable{[]string{"a"}}))}
+	_, err := llm.New().Then(d).Call(t.Context(), ask())
+	if u, ok := errors.AsType[uncomparable](err); !ok || len(u.causes) != 1 || llm.ClassOf(err) != llm.Unknown {
+		t.Errorf("error %v of class %v", err, llm.ClassOf(err))
+	}
+}

@@ -239,7 +239,7 @@ func (e *Error) Error() string {
 		b.WriteString(": ")
 		b.WriteString(detail)
 	}
-	if e.Err != nil && e.Err != error(e.Class) {
+	if e.Err != nil && e.Err != error(e.Class) { //nolint:errorlint // identity: a cause that is the bare class adds nothing
 		if text := e.Err.Error(); text != detail {
 			b.WriteString(": ")
 			b.WriteString(strings.TrimPrefix(text, "llm: "))
@@ -299,4 +299,15 @@ func AsError(err error) *Error {
 	}
 	c := ClassOf(err)
 	return &Error{Class: c, Owner: c.Owner(), Err: err}
+}
+
+// CopyError is AsError(err) as a copy that may be written to. Where something wraps the Error, it stays in the chain.
+func CopyError(err error) *Error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // what wraps an Error must not be lost
+		cp := *e
+		return &cp
+	}
+	e := *AsError(err)
+	e.Message, e.Err = "", err
+	return &e
 }

@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -161,9 +162,9 @@ func (l *leafCall) failed(ctx context.Context, gates *gateNode, err error) *Erro
 // classified may return err's own *Error, which must not be written to.
 func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *Error {
 	if sinkErr := l.sinkErr(); sinkErr != nil {
-		e := *AsError(err)
+		e := CopyError(err)
 		e.Class, e.Owner, e.Message, e.Err = Canceled, OwnerUnknown, "the sink failed", sinkErr
-		return &e
+		return e
 	}
 	if e := ContextError(ctx, err); e != nil {
 		return e
@@ -175,10 +176,10 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 			}
 		}
 	}
-	e := *AsError(err)
-	// The caller is still there, so this is a context of the model's own.
-	if e.Class == Canceled || e.Class == Exhausted && e.Err == err { //nolint:errorlint // identity: err is no *Error
+	e := CopyError(err)
+	// The caller is still there, so a context that has ended was the model's own.
+	if _, known := errors.AsType[*Error](err); e.Class == Canceled || e.Class == Exhausted && !known {
 		e.Class = Unknown
 	}
-	return &e
+	return e
 }

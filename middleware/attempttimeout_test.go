@@ -279,7 +279,7 @@ func TestAttemptTimeoutSurvivesAPanicOfTheReader(t *testing.T) {
 			if recover() != "reader" {
 				t.Error("the reader's panic is lost")
 			}
-			llmtest.Advance(time.Minute) // the bubble fails if the timer is still looking
+			llmtest.Advance(time.Minute) // and nothing comes after it
 		}()
 		_, _ = middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{Idle: time.Second}).Wrap(attemptStream(0, attemptStep{0, "x"})).
 			Call(t.Context(), req)

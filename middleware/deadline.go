@@ -95,7 +95,7 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	defer r.Enforce(b).Lift()
 	resp, err := s.next.Call(limited, r)
 	if err != nil {
-		return nil, keepLastFailure(limited, r, explain(limited, err))
+		return nil, keepLastFailure(r, explain(limited, err))
 	}
 	return resp, nil
 }
@@ -151,9 +151,9 @@ func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a
 }
 
 // keepLastFailure is err with the last real failure of its call in the chain, if the time ran out after one.
-func keepLastFailure(ctx context.Context, r *llm.Request, err error) error {
+func keepLastFailure(r *llm.Request, err error) error {
 	e, ok := err.(*llm.Error) //nolint:errorlint // only the error itself may be replaced by a copy
-	if !ok || e.Class != llm.Exhausted || ctx.Err() == nil {
+	if !ok || e.Class != llm.Exhausted {
 		return err
 	}
 	rows := r.Attempts()

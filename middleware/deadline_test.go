@@ -276,6 +276,39 @@ func TestDeadlineLeavesTimeForTheNextDeployment(t *testing.T) {
 	}
 }
 
+func TestDeadlineEndsAShareWithItsRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ofP context.Context
+		p := llm.CallerFunc(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
+			ofP = ctx
+			return nil, llm.Unavailable
+		})
+		f := llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+			if ofP.Err() == nil {
+				t.Error("what p left behind goes on while f is asked")
+			}
+			return &llm.Response{Parts: []llm.Part{llm.Text("ok")}}, nil
+		})
+		chat := deadlineOf(middleware.DeadlineConfig{}, fallbackTo(fallbackDep("p", p), fallbackDep("f", f)))
+		if _, err := chat.Call(t.Context(), fallbackAsk()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeadlineMovesPastACallerThatKnowsOnlyContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := llm.CallerFunc(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		resp, err := deadlineOf(middleware.DeadlineConfig{}, fallbackTo(plain, fallbackDep("f", llmtest.Script()))).Call(t.Context(), fallbackAsk())
+		if err != nil || resp.Deployment != "f" {
+			t.Errorf("%v, %v", resp, err)
+		}
+	})
+}
+
 func TestDeadlineSharesNothingWhereNothingCanFollow(t *testing.T) {
 	once, unsafe := fallbackAsk(), fallbackAsk()
 	once.MaxAttempts, unsafe.ReplayUnsafe = 1, true

@@ -48,6 +48,12 @@ func TestEstimatesHoldForEveryScale(t *testing.T) {
 	if got := e.Of("p"); got < time.Hour {
 		t.Errorf("beyond the scale: %v", got)
 	}
+	for range 10 {
+		e.Learn("q", -time.Hour) // a clock that was set back
+	}
+	if got := e.Of("q"); got > time.Millisecond {
+		t.Errorf("below the scale: %v", got)
+	}
 }
 
 func TestEstimatesAreUnknownUntilThereIsEnough(t *testing.T) {

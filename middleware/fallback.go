@@ -91,6 +91,7 @@ type route struct {
 	label  string
 	only   *llm.Deployment // the one beneath. nil: none, or several
 	first  *llm.Deployment // the first beneath. nil: none
+	names  []string        // of all beneath
 	window int             // the largest beneath. 0: unknown
 	forAll bool            // it lists no classes
 	forSet [llm.NumClasses]bool
@@ -131,6 +132,7 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 			rt.first = d
 		}
 		rt.window = max(rt.window, d.Window)
+		rt.names = append(rt.names, d.Name)
 	}
 	if rt.only != nil {
 		rt.label = rt.only.Name
@@ -204,21 +206,37 @@ func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	}
 	r, handed := req.Watch()
 	began := len(r.Attempts())
-	for g := range r.Gates() {
-		if t, ok := g.(*tried); ok && t.by == f {
-			return nil, &llm.Error{Class: llm.Exhausted, Err: errCycle}
-		}
+	if f.isBeneathItself(ctx, r) {
+		return nil, &llm.Error{Class: llm.Exhausted, Err: errCycle}
 	}
+	first := ctx
 	// Who is called for the first time and knows all that is beneath cannot be in a cycle.
 	if f.routes[0].opaque || began > 0 || r.Made() > 0 {
-		defer r.Enforce(&tried{by: f}).Lift()
+		t := &tried{by: f}
+		defer r.Enforce(t).Lift()
+		first = t.mark(ctx)
 	}
-	resp, err := f.call(ctx, r, &f.routes[0])
+	resp, err := f.call(first, r, &f.routes[0])
 	if err == nil {
 		return resp, nil
 	}
 	t := &trip{f: f, r: r, handed: handed, rows: began}
 	return t.goOn(ctx, err)
+}
+
+// isBeneathItself reports whether f called whom f is now called by. The gates of a call are those of all its branches, some
+// of which may ask f at the same time, so the context has to tell.
+func (f *fallback) isBeneathItself(ctx context.Context, r *llm.Request) bool {
+	const most = 100 // for who loses the context on the way
+	n := 0
+	for g := range r.Gates() {
+		if t, ok := g.(*tried); ok && t.by == f {
+			if n++; n > most || t.marks(ctx) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f *fallback) call(ctx context.Context, r *llm.Request, rt *route) (*llm.Response, error) {

@@ -29,8 +29,9 @@ func (t *trip) failure(ctx context.Context) error {
 		e.Commit = max(e.Commit, t.misses[i].err.Commit)
 	}
 	e.Deployment, e.Provider, e.Model = "", "", ""
-	e.Message = opening + ": " + list(t.misses)
-	e.Err = &told{cause, e.Message}
+	routes := list(t.misses)
+	e.Message = opening + ": " + routes
+	e.Err = &told{error: cause, text: e.Message, routes: routes}
 	e.RetryAfter, e.CoolUntil = t.wait()
 	e.Attempts = t.r.Attempts()
 	return &e
@@ -43,7 +44,7 @@ func (t *trip) decisive() *miss {
 	rank := -1
 	for i := range t.misses {
 		m := &t.misses[i]
-		if !m.asked || i > 0 && m.again() {
+		if !m.asked {
 			continue
 		}
 		r := m.rank()
@@ -116,8 +117,8 @@ func list(misses []miss) string {
 }
 
 func (m *miss) words() string {
-	if _, nested := m.err.Err.(*told); nested { //nolint:errorlint // only a fallback's own error lists deployments
-		return m.err.Message
+	if nested, ok := m.err.Err.(*told); ok { //nolint:errorlint // only a fallback's own error lists deployments
+		return nested.routes
 	}
 	name := cmp.Or(m.err.Deployment, m.route.label)
 	if m.called {
@@ -149,7 +150,7 @@ func (t *trip) withEarlier(err error) error {
 	if len(before) == 0 {
 		return err
 	}
-	e := ownCopy(err)
+	e := llm.CopyError(err)
 	if e.Message == "" {
 		e.Message = e.Evidence.Message
 	}
@@ -160,10 +161,11 @@ func (t *trip) withEarlier(err error) error {
 	return e
 }
 
-// told is the cause of an error whose message has told of it already.
+// told is the cause of a fallback's error, whose message has told of it already.
 type told struct {
 	error
-	text string
+	text   string // the message
+	routes string // the part of it that lists them
 }
 
 func (e *told) Error() string { return e.text }

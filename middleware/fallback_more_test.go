@@ -33,8 +33,12 @@ func TestFallbackTriesDoubledCallersOnce(t *testing.T) {
 			if p.Count()-before[0] != 1 || f.Count()-before[1] != 1 {
 				t.Errorf("%s: %d and %d calls", name, p.Count()-before[0], f.Count()-before[1])
 			}
-			if e := fallbackError(t, err); e.Class != llm.Unavailable || strings.Contains(e.Error(), "already tried") {
+			e := fallbackError(t, err)
+			if e.Class != llm.Unavailable || strings.Contains(e.Error(), "already tried") {
 				t.Errorf("%s: %v", name, err)
+			}
+			if name == "after a nested fallback" && len(e.Attempts) != 2 {
+				t.Errorf("%s: account %q", name, fallbackRows(e.Attempts))
 			}
 		}
 	})
@@ -72,6 +76,18 @@ func TestFallbackEndsACycleThroughADeployment(t *testing.T) {
 	_, err := llm.New().Then(chat).Call(t.Context(), fallbackAsk())
 	if err == nil || calls > 2 {
 		t.Errorf("%d calls, error %v", calls, err)
+	}
+}
+
+func TestFallbackEndsACycleThatLosesItsContext(t *testing.T) {
+	var chat llm.Caller
+	down := llmtest.Script(llmtest.Fail(llm.Unavailable))
+	chat = fallbackTo(fallbackDep("a", down), llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
+		return chat.Call(context.Background(), r) //nolint:usetesting // it is lost on purpose
+	}))
+	_, err := llm.New().Then(chat).Call(t.Context(), fallbackAsk())
+	if llm.ClassOf(err) != llm.Unavailable || down.Count() > 200 {
+		t.Errorf("%d calls, error %v", down.Count(), llm.ClassOf(err))
 	}
 }
 

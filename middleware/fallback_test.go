@@ -212,6 +212,45 @@ func TestFallbackErrorIsThatOfTheLastWhoCouldHaveAnswered(t *testing.T) {
 	}
 }
 
+func TestFallbackErrorOfWhatNobodyCouldTryIsTheOneToMend(t *testing.T) {
+	req := fallbackAsk()
+	req.Tools = []llm.Tool{{Name: "x"}}
+	small := &llm.Deployment{Name: "small", Window: 8000, Counter: fallbackTokens(10_000), Caller: llmtest.Script()}
+	dull := &llm.Deployment{Name: "dull", Window: 16_000, Has: llm.CanText, Caller: llmtest.Script()}
+	_, err := fallbackTo(small, dull).Call(t.Context(), req)
+	if llm.ClassOf(err) != llm.TooLong {
+		t.Errorf("%v; a shorter request would do", err)
+	}
+	_, err = fallbackTo(dull, middleware.Route{Caller: fallbackDep("f", llmtest.Script()), For: []llm.Class{llm.RateLimited}}).
+		Call(t.Context(), req)
+	if cause, ok := errors.AsType[*llm.Error](fallbackError(t, err).Err); !ok || cause.Deployment != "dull" {
+		t.Errorf("%v is decided by one that was not asked", err)
+	}
+}
+
+func TestFallbackErrorHasTheWholeAccountWithoutAPipeline(t *testing.T) {
+	req := fallbackAsk()
+	req.Tools = []llm.Tool{{Name: "x"}}
+	_, err := fallbackTo(fallbackDep("p", llmtest.Script(llmtest.Fail(llm.Unavailable))),
+		&llm.Deployment{Name: "dull", Has: llm.CanText, Caller: llmtest.Script()}).Call(t.Context(), req)
+	if e := fallbackError(t, err); e.Class != llm.Unavailable || len(e.Attempts) != 2 || e.Attempts[1].Deployment != "dull" {
+		t.Errorf("%v with %+v", err, e.Attempts)
+	}
+}
+
+func TestFallbackErrorListsTheDeploymentsOfNestedOnes(t *testing.T) {
+	dep := func(name string) llm.Caller {
+		return fallbackDep(name, llmtest.Script(llmtest.Fail(status(llm.Unavailable, 503, "down"))))
+	}
+	_, err := fallbackTo(fallbackTo(dep("a"), dep("b")), dep("c")).Call(t.Context(), fallbackAsk())
+	want := "no deployment answered: a: unavailable (HTTP 503): down; b: unavailable (HTTP 503): down; c: unavailable (HTTP 503): down"
+	if e := fallbackError(t, err); strings.Count(e.Message, "down") != 3 || !strings.HasSuffix(e.Message, "; c: unavailable (HTTP 503): down") {
+		t.Errorf("the message is\n%s\nwant\n%s", e.Message, want)
+	} else if e.Message != want {
+		t.Errorf("the message is\n%s\nwant\n%s", e.Message, want)
+	}
+}
+
 func TestFallbackErrorTellsTheSmallestWaitThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := func(d time.Duration) error { return &llm.Error{Class: llm.RateLimited, RetryAfter: d} }
@@ -371,6 +410,9 @@ func TestFallbackMovesFromTooLongToALargerWindowOnly(t *testing.T) {
 			rows := slices.DeleteFunc(slices.Clone(e.Attempts), func(a llm.Attempt) bool { return a.Skipped != "" })
 			if got := fallbackRows(rows); got != test.calls || e.Class != test.class {
 				t.Errorf("calls %q, error %v; want %q, %v", got, err, test.calls, test.class)
+			}
+			if strings.HasPrefix(test.name, "smaller") && !strings.Contains(err.Error(), "c not tried: its window is unknown") {
+				t.Errorf("%v does not tell what is wrong with c", err)
 			}
 		})
 	}

@@ -15,16 +15,22 @@ var (
 	errTried = errors.New("already tried by this call")
 )
 
-// tried is the gate that keeps a call, once it has moved, from a deployment that it has tried. It also marks what is
-// beneath the fallback by.
+// tried is the gate that keeps a call, once it has moved, from a deployment that it has tried. It has a say only beneath
+// the route that it was put in force for: in contexts that it marked.
 type tried struct {
 	llm.OpenGate
 	by    *fallback
 	names []string
 }
 
-func (t *tried) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
-	if d != nil && slices.Contains(t.names, d.Name) {
+// mark is the one value that a context carries for this package. A gate is heard in the whole call, and only what is handed
+// down from caller to callee tells one branch of it from another.
+func (t *tried) mark(ctx context.Context) context.Context { return context.WithValue(ctx, t, t) }
+
+func (t *tried) marks(ctx context.Context) bool { return ctx.Value(t) != nil }
+
+func (t *tried) Ask(ctx context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+	if d != nil && slices.Contains(t.names, d.Name) && t.marks(ctx) {
 		return &llm.Error{Class: llm.Exhausted, Deployment: d.Name, Provider: d.Provider, Model: d.Model, Err: errTried}
 	}
 	return nil
@@ -74,11 +80,12 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 			return nil, t.withEarlier(uncertain(err))
 		}
 		t.standInFor(m)
-		if !t.move(ctx) {
+		next := t.move(ctx)
+		if next == nil {
 			return nil, t.failure(ctx)
 		}
 		var resp *llm.Response
-		if resp, err = t.f.call(ctx, t.r, &t.f.routes[t.at]); err == nil {
+		if resp, err = t.f.call(next, t.r, &t.f.routes[t.at]); err == nil {
 			return resp, nil
 		}
 	}
@@ -86,19 +93,24 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 
 // missed notes that the route tried last failed with err.
 func (t *trip) missed(err error) miss {
-	m := miss{route: &t.f.routes[t.at], err: llm.AsError(err), cause: err, at: time.Now(), asked: true}
+	rt := &t.f.routes[t.at]
+	m := miss{route: rt, err: llm.AsError(err), cause: err, at: time.Now(), asked: true}
 	rows := t.r.Attempts()
-	fresh := rows[min(t.rows, len(rows)):]
-	t.rows = len(rows)
-	for i := range fresh {
-		if fresh[i].Skipped == "" {
+	account := false
+	for _, a := range rows[min(t.rows, len(rows)):] {
+		if !rt.opaque && !slices.Contains(rt.names, a.Deployment) {
+			continue // of another branch of the call
+		}
+		account = true
+		if a.Skipped == "" {
 			m.called = true
-			if !slices.Contains(t.tried, fresh[i].Deployment) {
-				t.tried = append(t.tried, fresh[i].Deployment)
+			if !slices.Contains(t.tried, a.Deployment) {
+				t.tried = append(t.tried, a.Deployment)
 			}
 		}
 	}
-	if len(fresh) == 0 { // a Caller that keeps no account
+	t.rows = len(rows)
+	if !account { // a Caller that keeps none
 		m.called = m.err.Class != llm.Cooling && m.err.Class != llm.Exhausted && !errors.Is(err, errCycle)
 	}
 	t.misses = append(t.misses, m)
@@ -121,7 +133,7 @@ func (t *trip) standInFor(m miss) {
 	case Approved:
 		t.approvals = append(t.approvals, demands)
 	case Larger:
-		t.larger, t.window = true, max(t.window, m.route.window)
+		t.larger, t.window = true, m.route.window
 	}
 }
 
@@ -137,10 +149,12 @@ func behind(e *llm.Error) llm.Class {
 	return e.Class
 }
 
-// move finds the next route, and reports whether there is one.
-func (t *trip) move(ctx context.Context) bool {
+// move finds the next route and makes the context for it. nil: there is none.
+func (t *trip) move(ctx context.Context) context.Context {
 	t.gate.Lift()
-	t.gate = t.r.Enforce(&tried{by: t.f, names: slices.Clone(t.tried)})
+	gate := &tried{by: t.f, names: slices.Clone(t.tried)}
+	t.gate = t.r.Enforce(gate)
+	ctx = gate.mark(ctx)
 	over := t.r.Ask(ctx, nil, 0)
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
@@ -159,11 +173,11 @@ func (t *trip) move(ctx context.Context) bool {
 		}
 		if why == nil {
 			t.at = i
-			return true
+			return ctx
 		}
 		t.passOver(rt, why)
 	}
-	return false
+	return nil
 }
 
 // unfit says why rt does not stand in for the failures so far. nil: it does.

@@ -211,28 +211,19 @@ func skipRetry(r *llm.Request, last, denied *llm.Error) {
 	r.Skip(&e)
 }
 
-// ownCopy is err as an error that may be written to, with all of err in its chain.
-func ownCopy(err error) *llm.Error {
-	e := *llm.AsError(err)
-	if _, direct := err.(*llm.Error); !direct { //nolint:errorlint // what wraps an Error must stay in the chain
-		e.Message, e.Err = "", err
-	}
-	return &e
-}
-
 // delivered is err after output was handed out, which it must say: nobody outside may repeat the call either.
 func delivered(err error) error {
 	if llm.AsError(err).Partial != nil {
 		return err
 	}
-	e := ownCopy(err)
+	e := llm.CopyError(err)
 	e.Partial, e.Commit = &llm.Response{}, llm.Committed
 	return e
 }
 
 // uncertain is err of a request that acts on the world, and says why it was not repeated.
 func uncertain(err error) error {
-	e := ownCopy(err)
+	e := llm.CopyError(err)
 	why := "outcome unknown, the provider may have acted on the request, so it is not sent again"
 	if e.Commit == llm.Committed {
 		why = "the provider has acted on the request, so it is not sent again"

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -45,7 +44,7 @@ func endedWaiting(ctx context.Context, last error, waited time.Duration) error {
 	e := llm.ContextError(ctx, last)
 	e.Commit = llm.AsError(last).Commit // nothing was under way
 	e.RetryAfter = max(e.RetryAfter-waited, 0)
-	e.Err = errors.Join(context.Cause(ctx), last)
+	e.Err = &endedAfter{why: context.Cause(ctx), last: last}
 	return e
 }
 

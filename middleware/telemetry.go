@@ -2,11 +2,9 @@ package middleware
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -32,9 +30,9 @@ type TelemetryConfig struct {
 	Labels []string
 	// Content puts prompts, answers and the full texts of errors on spans and records. false: none of them.
 	Content bool
-	// Cooldowns yields the deployments that rest and until when, for the gauge of their state. It is called when metrics are
-	// collected. nil: no gauge.
-	Cooldowns iter.Seq2[string, time.Time]
+	// Cooldowns, such as a [*Cooldowns], is asked for what rests whenever metrics are collected, as long as the Meter lives,
+	// for the gauge of the deployments' state. nil: no gauge.
+	Cooldowns interface{ Snapshot() []CooldownState }
 	// EveryMove counts a move between two deployments of one model of one provider as a fallback. false: as a retry, because
 	// the answer comes from the same model.
 	EveryMove bool
@@ -60,8 +58,8 @@ type TelemetryConfig struct {
 //
 // Calls and streams pass through unchanged; the time to the first piece is taken from the account, so that no delta costs
 // anything. Place it once, outermost. An inner one adds nothing beneath another. With no SDK installed a call costs a few
-// nanoseconds and no memory. It never retries, never changes a request but for its gate, and never shows a prompt or an
-// answer unless Content says so.
+// nanoseconds and no memory. It never retries, never changes a request, and never shows a prompt or an answer unless Content
+// says so.
 func Telemetry(c TelemetryConfig) llm.Stage {
 	if c.Operation == "" {
 		c.Operation = operationChat

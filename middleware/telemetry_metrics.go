@@ -101,31 +101,30 @@ func added[I interface{ Enabled(context.Context) bool }](m *meters, i I, err err
 	return i
 }
 
-// watchCooldowns shows the state of each deployment: 0 it serves, 1 it rests, 2 its rest is over and a probe will decide.
+// watchCooldowns shows the state of each deployment beneath: 0 it serves, 1 it rests, 2 its rest is over and a probe decides.
 func (m *meters) watchCooldowns(t *telemetry, meter metric.Meter) {
 	gauge, err := meter.Int64ObservableGauge("llm.client.cooldown.state", metric.WithDescription(
-		"0: the deployment serves. 1: it rests. 2: its rest is over, a probe will decide."))
+		"0: the deployment serves. 1: it rests. 2: its rest is over, a probe decides."))
 	if err != nil {
 		otel.Handle(err)
 		return
 	}
-	state := func(o metric.Observer, deployment string, v int64) {
-		o.ObserveInt64(gauge, v, attrSet(m.route, keyDeployment.String(deployment)))
-	}
 	m.cooldowns, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		now, resting := time.Now(), map[string]bool{}
-		for name, until := range t.config.Cooldowns {
-			resting[name] = true
-			if until.After(now) {
-				state(o, name, 1)
-			} else {
-				state(o, name, 2)
-			}
+		now, resting := time.Now(), map[cellKey]bool{} // true: not yet over
+		for _, s := range t.config.Cooldowns.Snapshot() {
+			resting[cellKey{s.Scope, s.Name}] = s.Until.After(now)
 		}
 		for d := range t.node.Deployments() {
-			if !resting[d.Name] {
-				state(o, d.Name, 0)
+			state := int64(0)
+			for _, key := range []cellKey{{Itself, d.Name}, {SharedQuota, d.Quota}, {SharedCredential, d.Credential}} {
+				switch rests, listed := resting[key]; {
+				case rests:
+					state = 1
+				case listed && state == 0:
+					state = 2
+				}
 			}
+			o.ObserveInt64(gauge, state, attrSet(m.route, keyDeployment.String(d.Name)))
 		}
 		return nil
 	}, gauge)

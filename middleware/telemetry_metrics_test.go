@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
+	"github.com/modelchain/llm/middleware"
 )
 
 func TestTelemetryUsesTheNewerNamesWhereTheEnvironmentAsks(t *testing.T) {
@@ -153,16 +154,31 @@ func TestTelemetryCountersAreThereAtZeroBeforeTheFirstCall(t *testing.T) {
 	})
 }
 
+// telemetryRests is what a store of cooldowns tells.
+type telemetryRests []middleware.CooldownState
+
+func (s telemetryRests) Snapshot() []middleware.CooldownState { return s }
+
 func TestTelemetryACooldownGaugeShowsEachDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTelemetryRig(t)
-		until := time.Now().Add(time.Minute)
-		r.config.Cooldowns = func(yield func(string, time.Time) bool) { yield("a", until) }
-		r.pipeline(telemetryTry(telemetryLeaf("a", "p", "m"), telemetryLeaf("b", "q", "n")))
-		state := func() map[string]float64 { return r.sums("llm.client.cooldown.state", "llm.deployment") }
-		telemetryEqual(t, "resting", state(), map[string]float64{"a": 1, "b": 0})
+		soon, late := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
+		r.config.Cooldowns = telemetryRests{
+			{Scope: middleware.Itself, Name: "a", Until: soon},
+			{Scope: middleware.SharedQuota, Name: "team", Until: soon},
+			{Scope: middleware.SharedCredential, Name: "key", Until: late},
+			{Scope: middleware.Itself, Name: "elsewhere", Until: late},
+			{Scope: middleware.SharedQuota, Name: "d", Until: late},
+		}
+		b, c := telemetryLeaf("b", "q", "n"), telemetryLeaf("c", "q", "n")
+		b.Quota, c.Quota, c.Credential = "team", "team", "key"
+		r.pipeline(telemetryTry(telemetryLeaf("a", "p", "m"), b, c, telemetryLeaf("d", "r", "o")))
+		state := func() map[string]float64 {
+			return r.sums("llm.client.cooldown.state", "llm.route", "llm.deployment")
+		}
+		telemetryEqual(t, "resting", state(), map[string]float64{"support a": 1, "support b": 1, "support c": 1, "support d": 0})
 		<-time.NewTimer(time.Minute).C
-		telemetryEqual(t, "due for a probe", state(), map[string]float64{"a": 2, "b": 0})
+		telemetryEqual(t, "due", state(), map[string]float64{"support a": 2, "support b": 2, "support c": 1, "support d": 0})
 	})
 }
 
@@ -236,7 +252,7 @@ func TestTelemetryStopsReadingCooldownsForAProviderThatWasReplaced(t *testing.T)
 	old, r := newTelemetryRig(t), newTelemetryRig(t)
 	otel.SetMeterProvider(old.config.Meter)
 	r.config.Meter = nil
-	r.config.Cooldowns = func(func(string, time.Time) bool) {}
+	r.config.Cooldowns = telemetryRests{}
 	p := r.pipeline(telemetryLeaf("a", "q", "m"))
 	state := func() map[string]float64 { return old.sums("llm.client.cooldown.state", "llm.deployment") }
 	telemetryEqual(t, "before", state(), map[string]float64{"a": 0})

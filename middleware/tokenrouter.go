@@ -128,10 +128,11 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	if req == nil {
 		return nil, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
 	}
-	if t.surelyFits(ctx, req) {
+	fits, over := t.surelyFits(ctx, req)
+	if fits {
 		return t.callNormal(ctx, req)
 	}
-	m := newMeasure(t, req)
+	m := newMeasure(t, req, over)
 	where := m.route(ctx)
 	if e := llm.ContextError(ctx, nil); e != nil {
 		return nil, e
@@ -139,7 +140,7 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	if where == toNormal {
 		return t.callNormal(ctx, m.request())
 	}
-	r, _ := m.request().Watch()
+	r := m.request().Accounted()
 	if where == fitsNowhere {
 		return nil, m.tooLong(r)
 	}
@@ -165,29 +166,37 @@ func (t *tokenRouter) output(req *llm.Request) int {
 }
 
 // surelyFits reports whether req fits the first window with the margin, and every other window beneath Normal that is not
-// counted by a counter of its own. Nothing beneath needs the counter then.
-func (t *tokenRouter) surelyFits(ctx context.Context, req *llm.Request) bool {
+// counted by a counter of its own. Nothing beneath needs the counter then. Else over is what Counter counted more than,
+// as far as it was asked.
+func (t *tokenRouter) surelyFits(ctx context.Context, req *llm.Request) (fits bool, over int) {
 	room := t.smallest
 	if room < math.MaxInt {
 		room -= req.MaxTokens
 	}
 	if t.first.Window > 0 {
 		first := t.first.Window - t.margin - t.output(req)
-		if t.first.Counter == nil {
+		switch c := t.first.Counter; {
+		case first <= 0:
+			return false, 0
+		case c == nil:
 			room = min(room, first)
-		} else if !within(ctx, t.first.Counter, req, first) {
-			return false
+		default:
+			if n, err := c.CountTokens(ctx, req, first); err != nil || n > first {
+				return false, 0
+			}
 		}
 	}
-	return room == math.MaxInt || within(ctx, t.cfg.Counter, req, room)
-}
-
-func within(ctx context.Context, c llm.TokenCounter, req *llm.Request, room int) bool {
-	if room <= 0 {
-		return false
+	if room <= 0 || room == math.MaxInt {
+		return room > 0, 0
 	}
-	n, err := c.CountTokens(ctx, req, room)
-	return err == nil && n <= room
+	n, err := t.cfg.Counter.CountTokens(ctx, req, room)
+	switch {
+	case err != nil:
+		return false, 0
+	case n > room:
+		return false, room
+	}
+	return true, 0
 }
 
 // callNormal calls Normal and, if that turns out too small, Long.

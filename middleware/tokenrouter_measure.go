@@ -25,10 +25,11 @@ type measure struct {
 	least int // tokens that the input is known to have
 }
 
-func newMeasure(t *tokenRouter, req *llm.Request) *measure {
+// newMeasure knows of req that Counter counts more than over.
+func newMeasure(t *tokenRouter, req *llm.Request, over int) *measure {
 	m := &measure{tokenRouter: t, req: req}
 	if t.cfg.Counter != nil {
-		m.memo = &memo{counter: t.cfg.Counter, req: req}
+		m.memo = &memo{counter: t.cfg.Counter, req: req, over: over}
 	}
 	return m
 }
@@ -86,12 +87,16 @@ func (m *measure) unfit(d *llm.Deployment, margin int) *llm.Error {
 // room tells what d holds, such as "3904 tokens that a window of 8000 leaves beside 4096 for the answer".
 func (m *measure) room(d *llm.Deployment, margin int) string {
 	out := m.output(m.req)
-	text := fmt.Sprintf("%d tokens that a window of %d leaves", max(d.Window-out-margin, 0), d.Window)
+	var beside []string
 	if out > 0 {
-		text += fmt.Sprintf(" beside %d for the answer", out)
+		beside = append(beside, fmt.Sprintf("%d for the answer", out))
 	}
 	if margin > 0 {
-		text += fmt.Sprintf(" and a margin of %d", margin)
+		beside = append(beside, fmt.Sprintf("a margin of %d", margin))
+	}
+	text := fmt.Sprintf("%d tokens that a window of %d leaves", max(d.Window-out-margin, 0), d.Window)
+	if beside != nil {
+		text += " beside " + strings.Join(beside, " and ")
 	}
 	return text
 }

@@ -133,7 +133,7 @@ func TestTokenRouterSaysInTheAccountWhyLongAnswered(t *testing.T) {
 	})
 	resp, err := llm.New().Then(router).Call(t.Context(), routerAsk(100))
 	if err != nil || len(resp.Attempts) != 2 || resp.Attempts[0].Deployment != "normal" || resp.Attempts[0].Class != llm.TooLong ||
-		resp.Attempts[0].Index != 0 || !strings.Contains(resp.Attempts[0].Skipped, "window of 8000") {
+		resp.Attempts[0].Index != 0 || resp.Attempts[0].Skipped != "the input exceeds the 7500 tokens that a window of 8000 leaves beside 100 for the answer and a margin of 400" {
 		t.Errorf("got %+v, %v", resp, err)
 	}
 	if outcome := middleware.OutcomeOf(resp, err); outcome != middleware.OutcomePrimary {

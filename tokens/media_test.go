@@ -13,6 +13,7 @@ import (
 	"image/png"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelchain/llm"
@@ -21,15 +22,21 @@ import (
 
 var icon = image.NewPaletted(image.Rect(0, 0, 40, 30), color.Palette{color.Black, color.White})
 
+var iconPNG = sync.OnceValues(func() ([]byte, error) {
+	var b bytes.Buffer
+	err := png.Encode(&b, icon)
+	return b.Bytes(), err
+})
+
 // pngOf is the head of a PNG of a size, which is all that tells it.
 func pngOf(t testing.TB, w, h int) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	if err := png.Encode(&b, icon); err != nil {
+	data, err := iconPNG()
+	if err != nil {
 		t.Fatal(err)
 	}
 	const ihdr, size = 12, 17 // where the chunk's type begins, and its length with that
-	data := b.Bytes()
+	data = bytes.Clone(data)
 	binary.BigEndian.PutUint32(data[ihdr+4:], uint32(w))
 	binary.BigEndian.PutUint32(data[ihdr+8:], uint32(h))
 	binary.BigEndian.PutUint32(data[ihdr+size:], crc32.ChecksumIEEE(data[ihdr:ihdr+size]))

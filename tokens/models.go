@@ -43,8 +43,8 @@ func claude(factor float64) *profile {
 	return p
 }
 
-// row is one line of the table of models. A name that starts with one of prefixes, or has one of parts anywhere, is of
-// the profile.
+// row is one line of the table of models. A name that starts with one of prefixes is of the profile, and so is one that
+// has one of parts anywhere once its dots are dashes.
 type row struct {
 	prefixes, parts []string
 	profile         *profile
@@ -53,7 +53,7 @@ type row struct {
 // unknown is the profile of every model that the table does not have.
 var unknown = foreign("unknown", 1.5, 1, unknownImage)
 
-// models is the table of models; the first row that fits counts. The names are in lower case with "-" for ".".
+// models is the table of models; the first row that fits counts. The names are in lower case.
 //
 // The factors are upper estimates against cl100k_base, from what has been published: Claude 3 to 4.6 takes 15 to 40 %
 // more tokens than tiktoken for text and code, Claude 4.7 and later another 0 to 46 % more; Gemini, Grok, Qwen, DeepSeek
@@ -63,15 +63,17 @@ var unknown = foreign("unknown", 1.5, 1, unknownImage)
 var models = []row{
 	{prefixes: []string{"gpt-4o-mini"}, profile: exact(O200k, gpt4oMiniImage)},
 	{
-		prefixes: []string{"gpt-4-1-mini", "gpt-4-1-nano", "o4-mini", "gpt-5-mini", "gpt-5-nano", "codex-mini"},
+		prefixes: []string{"gpt-4.1-mini", "gpt-4.1-nano", "o4-mini", "gpt-5-mini", "gpt-5-nano", "codex-mini"},
 		profile:  exact(O200k, patchImage),
 	},
 	{
-		prefixes: []string{"gpt-4o", "chatgpt-4o", "gpt-4-1", "gpt-4-5", "gpt-5-20", "gpt-5-chat", "gpt-5-codex", "gpt-5-1", "o1", "o3"},
-		profile:  exact(O200k, tileImage),
+		prefixes: []string{
+			"gpt-4o", "chatgpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5-20", "gpt-5-chat", "gpt-5-codex", "gpt-5.1", "o1", "o3",
+		},
+		profile: exact(O200k, tileImage),
 	},
 	{prefixes: []string{"gpt-oss"}, profile: gptOSS()},
-	{prefixes: []string{"gpt-35", "gpt-3-5", "davinci-002", "babbage-002", "text-embedding"}, profile: exact(CL100k, tileImage)},
+	{prefixes: []string{"gpt-35", "gpt-3.5", "davinci-002", "babbage-002", "text-embedding"}, profile: exact(CL100k, tileImage)},
 	{prefixes: []string{"gpt-4"}, profile: exact(CL100k, tileImage)},
 	{prefixes: []string{"gpt-", "o4", "chatgpt-"}, profile: exact(O200k, latestImage)},
 	{
@@ -107,9 +109,10 @@ func gptOSS() *profile {
 func profileOf(model string) *profile {
 	name := strings.ToLower(model)
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	name = strings.ReplaceAll(strings.TrimPrefix(name, "ft:"), ".", "-")
+	name = strings.TrimPrefix(name, "ft:")
+	dashed := strings.ReplaceAll(name, ".", "-")
 	for _, r := range models {
-		if hasAny(name, r.prefixes, strings.HasPrefix) || hasAny(name, r.parts, strings.Contains) {
+		if hasAny(name, r.prefixes, strings.HasPrefix) || hasAny(dashed, r.parts, strings.Contains) {
 			return r.profile
 		}
 	}

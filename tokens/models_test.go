@@ -22,6 +22,7 @@ func TestAModelIsCountedByItsFamily(t *testing.T) {
 		"o4-mini":                        "by o200k_base",
 		"gpt-oss-120b":                   "by o200k_base",
 		"gpt-4":                          "by cl100k_base",
+		"gpt-4-1106-preview":             "by cl100k_base",
 		"gpt-4-turbo-2024-04-09":         "by cl100k_base",
 		"gpt-35-turbo":                   "by cl100k_base",
 		"gpt-3.5-turbo-0125":             "by cl100k_base",

@@ -31,11 +31,11 @@ func (t *tally) text(ctx context.Context, s string) error {
 	if !utf8.ValidString(s) {
 		s = replaceInvalid(s)
 	}
-	units := 0
+	units, perToken := 0, int(math.Ceil(t.factor*unit))
 	for pieces := 1; s != ""; pieces++ {
 		end := t.splitter(t.kinds, s, t.digits)
 		n := t.vocabulary.count(s[:end], t.pieceLimit(), &t.room)
-		units += min(int(float64(n)*t.factor*unit), end*unit)
+		units += min(n*perToken, end*unit)
 		s = s[end:]
 		t.sum = before + min((units+unit-1)/unit, size)
 		if t.limit > 0 && (t.sum > t.limit || t.sum+len(s)+t.rest <= t.limit) {
