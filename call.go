@@ -15,6 +15,7 @@ import (
 type scope struct {
 	call    *call
 	counter TokenCounter
+	watched *watched // whose request this was, before it was derived further
 }
 
 // A TokenCounter counts the input tokens of a request for one model.
@@ -96,18 +97,19 @@ func (r *Request) Enforce(g Gate) Enforced {
 		return Enforced{}
 	}
 	c := r.scope.call
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var n *gateNode
-	if c.used < len(c.nodes) {
-		n = &c.nodes[c.used]
-		c.used++
+	if i := c.used.Add(1) - 1; int(i) < len(c.nodes) {
+		n = &c.nodes[i]
 	} else {
 		n = &gateNode{}
 	}
-	n.gate, n.next = g, c.gates.Load()
-	c.gates.Store(n)
-	return Enforced{c, n}
+	n.gate = g
+	for {
+		n.next = c.gates.Load()
+		if c.gates.CompareAndSwap(n.next, n) {
+			return Enforced{c, n}
+		}
+	}
 }
 
 // Lift ends what Enforce began. Attempts under way still tell the gate how they end.
@@ -115,9 +117,12 @@ func (e Enforced) Lift() {
 	if e.call == nil {
 		return
 	}
-	e.call.mu.Lock()
-	defer e.call.mu.Unlock()
-	e.call.gates.Store(without(e.call.gates.Load(), e.node))
+	for {
+		all := e.call.gates.Load()
+		if e.call.gates.CompareAndSwap(all, without(all, e.node)) {
+			return
+		}
+	}
 }
 
 // without is the list from n on without gone.
@@ -165,8 +170,8 @@ type call struct {
 	do     func(context.Context) error // what a Guard's leaf runs
 
 	gates atomic.Pointer[gateNode]
-	nodes [4]gateNode // room for the first gates, so that they need no allocation
-	used  int
+	nodes [3]gateNode // room for the first gates, so that they need no allocation
+	used  atomic.Int32
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.
@@ -208,8 +213,9 @@ func (c *call) spent(limit int) *Error {
 	return e
 }
 
-// end enters an attempt that start gave a number to. row holds it alone and is not written from now on.
-func (c *call) end(row *[1]Attempt) {
+// end enters an attempt that start gave a number to, and returns the account. row holds it alone and is not written from
+// now on.
+func (c *call) end(row *[1]Attempt) []Attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if row[0].Skipped != "" {
@@ -218,9 +224,10 @@ func (c *call) end(row *[1]Attempt) {
 	}
 	if c.rows == nil {
 		c.rows = row[:]
-		return
+	} else {
+		c.rows = append(c.rows, row[0])
 	}
-	c.rows = append(c.rows, row[0])
+	return c.rows[:len(c.rows):len(c.rows)]
 }
 
 func (c *call) skip(a Attempt) {

@@ -181,12 +181,12 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	gates := c.gates.Load()
 	actx, until, e := d.startGates(ctx, r, gates, a)
 	ended := false
-	end := func() {
+	end := func() []Attempt {
 		ended = true
 		for n := gates; n != until; n = n.next {
 			n.gate.End(actx, r, d, a)
 		}
-		c.end(&out.row)
+		return c.end(&out.row)
 	}
 	if e != nil {
 		a.Class, a.Skipped, a.Err = e.Class, e.text(), e
@@ -208,16 +208,14 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID
 		a.Usage, a.Commit, a.Err = e.Usage, e.Commit, e
 		a.CostUSD, _ = d.Price.Cost(a.Usage)
-		end()
 		cp := *e
-		cp.Attempts = c.attempts()
+		cp.Attempts = end()
 		return nil, &cp
 	}
 	a.Usage, a.RequestID, a.Commit, a.Status = resp.Usage, resp.RequestID, Committed, resp.Status
 	a.CostUSD, _ = d.Price.Cost(a.Usage)
-	end()
 	out.Response = *resp
-	out.Deployment, out.call, out.Attempts = d.Name, c, c.attempts()
+	out.Deployment, out.call, out.Attempts = d.Name, c, end()
 	if out.Response.Model == "" {
 		out.Response.Model = a.Model
 	}
@@ -247,9 +245,6 @@ func (d *Deployment) startGates(
 
 // refuse says why no attempt is to be made. Nothing is sent and nothing is spent.
 func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
-	if e := ContextError(ctx, nil); e != nil {
-		return e
-	}
 	if err := d.check(); err != nil && d.Caller == nil {
 		return &Error{Class: Invalid, Message: err.Error()}
 	}

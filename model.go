@@ -35,7 +35,8 @@ func (f CallerFunc) Call(ctx context.Context, req *Request) (*Response, error) {
 
 // A Request is one question to a model. Stages read it and pass on clones; they never write to one they received.
 type Request struct {
-	// Model is the model asked for, as its provider names it. A deployment with a model of its own sends that one.
+	// Model is the model asked for, as its provider names it. A deployment with a model of its own sends that one. "" is the
+	// deployment's; where each has one, stages see the first deployment's.
 	Model string
 	// System is the instruction text that precedes the conversation.
 	System   string
@@ -355,8 +356,9 @@ type Attempt struct {
 	// time from Start to the first piece of a streamed answer, 0 if there was none.
 	Start                    time.Time
 	Waited, Took, FirstDelta time.Duration
-	// Class is 0 for an attempt that answered.
+	// Class is 0 for an attempt that answered. Commit says how far the provider got with it.
 	Class     Class
+	Commit    CommitState
 	Status    int
 	RequestID string
 	Usage     Usage
@@ -364,7 +366,6 @@ type Attempt struct {
 	CostUSD float64
 	// Skipped says why no call was made. "": it was.
 	Skipped string
-	Commit  CommitState
 	Err     error
 }
 

@@ -96,42 +96,71 @@ func Stream(ctx context.Context, c Caller, req *Request) iter.Seq2[Delta, error]
 	}
 }
 
-// Progress counts what one stage's caller was handed.
+// Progress counts what one stage's caller was handed. The zero value is that of a call without a sink.
 type Progress struct {
-	n    int
-	next Sink
+	w    *watched
+	base int // what others had counted before
+}
+
+// watched is a request whose sink counts.
+type watched struct {
+	Request
+	n     int
+	next  Sink
+	first func()
 }
 
 // Deltas is the number of deltas handed out so far. Above zero, the stage must neither repeat the call nor move it.
-func (p *Progress) Deltas() int {
-	if p == nil {
+func (p Progress) Deltas() int {
+	if p.w == nil {
 		return 0
 	}
-	return p.n
+	return p.w.n - p.base
 }
 
-func (p *Progress) sink(d Delta) error {
-	p.n++
-	return p.next(d)
+// OnNext has f called, once, when the next delta arrives, before it is handed out.
+func (p Progress) OnNext(f func()) {
+	if p.w == nil {
+		return
+	}
+	if before := p.w.first; before != nil {
+		own := f
+		f = func() {
+			before()
+			own()
+		}
+	}
+	p.w.first = f
+}
+
+func (w *watched) sink(d Delta) error {
+	if f := w.first; f != nil {
+		w.first = nil
+		f()
+	}
+	w.n++
+	return w.next(d)
 }
 
 // Watch derives the request that a stage passes on when it may call more than once: its Progress counts the deltas handed
-// to that stage's own caller. Without a Sink nothing is handed out and the count stays zero. The count is not shared
-// between stages: inside a buffer, an inner stage may have handed out what its outer stages held back.
-func (r *Request) Watch() (*Request, *Progress) {
+// to that stage's own caller. Without a Sink nothing is handed out and the count stays zero. Each stage has a count of its
+// own: inside a buffer, an inner stage may have handed out what its outer stages held back.
+func (r *Request) Watch() (*Request, Progress) {
 	if r == nil {
-		return nil, nil
+		return nil, Progress{}
 	}
 	r, _, _ = begin(r)
 	if r.Sink == nil {
-		return r, nil
+		return r, Progress{}
 	}
-	w := &struct {
-		Request
-		Progress
-	}{*r, Progress{next: r.Sink}}
+	// Two stages with nothing between them see the same deltas. A request that was derived since is another value.
+	if w := r.scope.watched; w != nil && r == &w.Request {
+		return r, Progress{w, w.n}
+	}
+	w := &watched{Request: *r, next: r.Sink}
 	w.Sink = w.sink
-	return &w.Request, &w.Progress
+	w.scope.watched = w
+	return &w.Request, Progress{w: w}
 }
 
 // EmitWhole hands a whole answer to req.Sink as deltas, one for each part. Without a sink it does nothing. Its error is the

@@ -177,3 +177,23 @@ func TestClonesShareTheAccount(t *testing.T) {
 		t.Errorf("account %+v", as)
 	}
 }
+
+func TestStagesWithNothingBetweenThemShareACounterButNotACount(t *testing.T) {
+	req := ask()
+	req.Sink = func(llm.Delta) error { return nil }
+	r, outer := req.Watch()
+	_ = r.Sink(llm.Delta{Text: "x"})
+	same, inner := r.Watch()
+	if same != r || inner.Deltas() != 0 || outer.Deltas() != 1 {
+		t.Errorf("same request %v, inner %d, outer %d; want the same, 0 and 1", same == r, inner.Deltas(), outer.Deltas())
+	}
+	var order []string
+	outer.OnNext(func() { order = append(order, "first") })
+	inner.OnNext(func() { order = append(order, "second") })
+	_ = r.Sink(llm.Delta{Text: "y"})
+	_ = r.Sink(llm.Delta{Text: "z"})
+	if inner.Deltas() != 2 || outer.Deltas() != 3 || !reflect.DeepEqual(order, []string{"first", "second"}) {
+		t.Errorf("inner %d, outer %d, hooks %v; want 2, 3 and each once", inner.Deltas(), outer.Deltas(), order)
+	}
+	(llm.Progress{}).OnNext(func() { t.Error("called without a sink") })
+}

@@ -79,15 +79,15 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		return s.next.Call(ctx, nil)
 	}
 	b := &timeBudget{cfg: &s.cfg, began: time.Now(), least: s.cfg.MinAttempt}
-	b.end = b.began.Add(s.cfg.Total)
+	b.whole.end = b.began.Add(s.cfg.Total)
 	limited := ctx
-	if theirs, ok := ctx.Deadline(); ok && !theirs.After(b.end) {
-		b.end, b.theirs = theirs, true
+	if theirs, ok := ctx.Deadline(); ok && !theirs.After(b.whole.end) {
+		b.whole.end, b.theirs = theirs, true
 		if s.scaled {
 			b.least = min(b.least, theirs.Sub(b.began)/10)
 		}
 	} else {
-		b.whole = lazyCtx{parent: ctx, end: b.end, cause: s.ranOut}
+		b.whole.parent, b.whole.cause = ctx, s.ranOut
 		limited = &b.whole
 		defer b.whole.stop()
 	}
@@ -104,10 +104,10 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 type timeBudget struct {
 	llm.OpenGate
 	cfg        *DeadlineConfig
-	began, end time.Time
-	theirs     bool // end is the caller's
+	began      time.Time
 	least      time.Duration
-	whole      lazyCtx
+	whole      lazyCtx // its end is that of the call
+	theirs     bool    // which is the caller's, so that whole is not used
 	first      lazyCtx
 	firstTaken atomic.Bool
 }
@@ -127,7 +127,7 @@ func (b *timeBudget) need(d *llm.Deployment) time.Duration {
 
 // Ask refuses what would not be done in time.
 func (b *timeBudget) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, in time.Duration) error {
-	need, left := b.need(d), time.Until(b.end)
+	need, left := b.need(d), time.Until(b.whole.end)
 	if left-in >= need {
 		return nil
 	}

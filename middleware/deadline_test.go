@@ -120,6 +120,17 @@ func TestDeadlineKeepsTheLastFailureInTheChain(t *testing.T) {
 	})
 }
 
+func TestDeadlineTellsOfTheLastFailureOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := llmtest.Script(llmtest.Fail(status(llm.Unavailable, 503, "down")), llmtest.Step{Hang: true})
+		twice := llm.New(middleware.Deadline(middleware.DeadlineConfig{Total: 5 * time.Second}), middleware.Retry(middleware.RetryConfig{}))
+		_, err := deadlineOf(middleware.DeadlineConfig{}, twice.Then(fallbackDep("p", p))).Call(t.Context(), fallbackAsk())
+		if !errors.Is(err, llm.Unavailable) || strings.Count(err.Error(), "503") != 1 {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
 func TestDeadlineDoesNotWaitForABackOffThatEndsAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := llmtest.Script(llmtest.Step{Delay: 3 * time.Second, Err: status(llm.Unavailable, 500, "down")})

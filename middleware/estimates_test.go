@@ -107,6 +107,23 @@ func TestEstimatesFollowWhatChanges(t *testing.T) {
 	})
 }
 
+// A slow answer is often the only one of its length.
+func TestEstimatesForgetHalfOfWhatIsSingleToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := middleware.NewEstimates(middleware.EstimatesConfig{Quantile: 0.5, Memory: time.Minute})
+		for i := range 20 {
+			e.Learn("p", time.Second<<i/1000)
+		}
+		for range 2 {
+			llmtest.Advance(50 * time.Second)
+			e.Learn("p", time.Second)
+		}
+		if got := e.Of("p"); got < 500*time.Millisecond || got > 2*time.Second {
+			t.Errorf("%v of lengths from 1 ms to 9 min", got)
+		}
+	})
+}
+
 func TestEstimatesAreForgottenWhenNothingNewComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := middleware.NewEstimates(middleware.EstimatesConfig{Memory: time.Minute})

@@ -216,7 +216,7 @@ func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		defer r.Enforce(t).Lift()
 		first = t.mark(ctx)
 	}
-	resp, err := f.call(first, r, &f.routes[0])
+	resp, err := f.call(first, r, handed, &f.routes[0])
 	if err == nil {
 		return resp, nil
 	}
@@ -239,10 +239,12 @@ func (f *fallback) isBeneathItself(ctx context.Context, r *llm.Request) bool {
 	return false
 }
 
-func (f *fallback) call(ctx context.Context, r *llm.Request, rt *route) (*llm.Response, error) {
+func (f *fallback) call(
+	ctx context.Context, r *llm.Request, handed llm.Progress, rt *route,
+) (*llm.Response, error) {
 	var s share
 	if rt.next != nil && mayMove(r) {
-		s = newShare(ctx, r, rt, rt.next)
+		s = newShare(ctx, r, handed, rt, rt.next)
 	}
 	resp, err := s.call(ctx, r, rt.Caller)
 	if resp == nil && err == nil {

@@ -3,33 +3,77 @@ package middleware_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
 )
 
-// A team's stage may ask the same fallback several times at once in one call, to choose from the answers.
+// fallbackFan is a team's stage that asks several times in one call, to choose from the answers: once for each of after, so
+// much later.
+func fallbackFan(after []time.Duration, got func(i int, resp *llm.Response, err error)) llm.Chain {
+	return llm.New(llm.Stage{Name: "fan", Wrap: func(next llm.Caller) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, r *llm.Request) (*llm.Response, error) {
+			var wg sync.WaitGroup
+			for i, d := range after {
+				wg.Go(func() {
+					<-time.NewTimer(d).C
+					resp, err := next.Call(ctx, r)
+					got(i, resp, err)
+				})
+			}
+			wg.Wait()
+			return &llm.Response{}, nil
+		})
+	}})
+}
+
 func TestFallbackMayBeAskedSeveralTimesAtOnceInOneCall(t *testing.T) {
 	for name, first := range map[string]llmtest.Step{"answered by the first": {}, "moved": llmtest.Fail(llm.Unavailable)} {
-		p, f := llmtest.Script(first), llmtest.Script()
-		fan := llm.Stage{Name: "fan", Wrap: func(next llm.Caller) llm.Caller {
-			return llm.CallerFunc(func(ctx context.Context, r *llm.Request) (*llm.Response, error) {
-				var wg sync.WaitGroup
-				for range 20 {
-					wg.Go(func() {
-						if _, err := next.Call(ctx, r); err != nil {
-							t.Errorf("%s: %v", name, err)
-						}
-					})
+		t.Run(name, func(t *testing.T) {
+			var answers atomic.Int32
+			fan := fallbackFan(make([]time.Duration, 20), func(_ int, _ *llm.Response, err error) {
+				if err != nil {
+					t.Error(err)
 				}
-				wg.Wait()
-				return next.Call(ctx, r)
+				answers.Add(1)
 			})
-		}}
-		chat := llm.New(fan).Then(fallbackTo(fallbackDep("p", p), fallbackDep("f", f)))
-		if _, err := chat.Call(t.Context(), fallbackAsk()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+			chat := fan.Then(fallbackTo(fallbackDep("p", llmtest.Script(first)), fallbackDep("f", llmtest.Script())))
+			if _, err := chat.Call(t.Context(), fallbackAsk()); err != nil || answers.Load() != 20 {
+				t.Errorf("%d answers, then %v", answers.Load(), err)
+			}
+		})
+	}
+}
+
+func TestFallbackBranchesOfOneCallDoNotShutEachOtherOut(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		p     []llmtest.Step // in the order they are asked
+		f     llmtest.Step
+		after []time.Duration
+		want  []string
+	}{
+		{"what one has moved past, another may try", []llmtest.Step{llmtest.Fail(llm.Unavailable), {}}, llmtest.Step{Delay: 9 * time.Second},
+			[]time.Duration{0, time.Second}, []string{"f", "p"}},
+		{"what answered one may answer another", []llmtest.Step{{Delay: 9 * time.Second, Err: llm.Unavailable}, llmtest.Fail(llm.Unavailable)},
+			llmtest.Step{}, []time.Duration{0, time.Second}, []string{"f", "f"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fan := fallbackFan(test.after, func(i int, resp *llm.Response, err error) {
+					if err != nil || resp.Deployment != test.want[i] {
+						t.Errorf("branch %d: %v, %v; want %s", i, resp, err, test.want[i])
+					}
+				})
+				chat := fan.Then(fallbackTo(fallbackDep("p", llmtest.Script(test.p...)), fallbackDep("f", llmtest.Script(test.f))))
+				if _, err := chat.Call(t.Context(), fallbackAsk()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

@@ -40,7 +40,7 @@ func (t *tried) Ask(ctx context.Context, _ *llm.Request, d *llm.Deployment, _ ti
 type trip struct {
 	f      *fallback
 	r      *llm.Request
-	handed *llm.Progress
+	handed llm.Progress
 	gate   llm.Enforced // over what was tried
 	at     int          // the route tried last
 	rows   int          // of the account, those already looked at
@@ -85,7 +85,7 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 			return nil, t.failure(ctx)
 		}
 		var resp *llm.Response
-		if resp, err = t.f.call(next, t.r, &t.f.routes[t.at]); err == nil {
+		if resp, err = t.f.call(next, t.r, t.handed, &t.f.routes[t.at]); err == nil {
 			return resp, nil
 		}
 	}

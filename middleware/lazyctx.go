@@ -18,12 +18,12 @@ import (
 type lazyCtx struct {
 	parent context.Context //nolint:containedctx // this is a context
 	end    time.Time       // when it ends by itself, earlier than parent's deadline. Zero: it does not
-	cause  error           // why, then
-	loose  bool            // cancel may be called
+	cause  *llm.Error      // why, then
 
 	mu      sync.Mutex
 	made    atomic.Pointer[madeCtx]
 	stopped atomic.Bool
+	loose   bool // cancel may be called
 }
 
 // madeCtx is the context of the standard library behind a lazyCtx.

@@ -101,7 +101,7 @@ func (s *retry) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 }
 
 // repeat goes on after the first failure.
-func (s *retry) repeat(ctx context.Context, r *llm.Request, handed *llm.Progress, err error) (*llm.Response, error) {
+func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress, err error) (*llm.Response, error) {
 	var pace *backoff.ExponentialBackOff
 	var once [llm.NumClasses]bool
 	for n := 1; ; n++ {

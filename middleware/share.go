@@ -42,13 +42,13 @@ func (b *timeBudget) room() *lazyCtx {
 // share is what a fallback gives one route of the time that is left: it ends early enough for the next route, unless the
 // answer has begun to be handed out.
 type share struct {
-	ctx    *lazyCtx
-	stream *streamShare
+	ctx   *lazyCtx
+	timer *time.Timer // of a stream
 }
 
-// newShare is the share of rt, which comes before next, in the call r under ctx. Without a deadline, or without time for
-// both, there is none and nothing is limited.
-func newShare(ctx context.Context, r *llm.Request, rt, next *route) share {
+// newShare is the share of rt, which comes before next, in the call r under ctx, whose caller was handed so much. Without
+// a deadline, or without time for both, there is none and nothing is limited.
+func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt, next *route) share {
 	b := timeBudgetOf(r)
 	if b == nil {
 		return share{}
@@ -66,39 +66,27 @@ func newShare(ctx context.Context, r *llm.Request, rt, next *route) share {
 	if b.theirs {
 		c.cause = rt.outOfTime
 	}
-	if r.Sink != nil {
-		return share{ctx: c, stream: newStreamShare(c, r, at)}
+	if r.Sink == nil {
+		c.end = at
+		return share{ctx: c}
 	}
-	c.end = at
-	return share{ctx: c}
-}
-
-// streamShare is the request of a share that is lifted with the first delta.
-type streamShare struct {
-	llm.Request
-	next  llm.Sink
-	begun atomic.Bool
-	timer *time.Timer
-}
-
-func newStreamShare(c *lazyCtx, r *llm.Request, at time.Time) *streamShare {
 	c.loose = true
-	s := &streamShare{Request: *r, next: r.Sink}
-	s.Sink = s.sink
-	s.timer = time.AfterFunc(time.Until(at), func() {
-		if !s.begun.Load() {
+	return share{ctx: c, timer: untilBegun(c, handed, at)}
+}
+
+// untilBegun ends c at a time, unless the answer has begun to be handed out.
+func untilBegun(c *lazyCtx, handed llm.Progress, at time.Time) *time.Timer {
+	var begun atomic.Bool
+	t := time.AfterFunc(time.Until(at), func() {
+		if !begun.Load() {
 			c.cancel(c.cause)
 		}
 	})
-	return s
-}
-
-func (s *streamShare) sink(d llm.Delta) error {
-	if !s.begun.Load() {
-		s.begun.Store(true)
-		s.timer.Stop()
-	}
-	return s.next(d)
+	handed.OnNext(func() {
+		begun.Store(true)
+		t.Stop()
+	})
+	return t
 }
 
 // call calls c within the share.
@@ -107,9 +95,8 @@ func (s share) call(ctx context.Context, r *llm.Request, c llm.Caller) (*llm.Res
 		return c.Call(ctx, r)
 	}
 	defer s.ctx.stop()
-	if s.stream != nil {
-		defer s.stream.timer.Stop()
-		r = &s.stream.Request
+	if s.timer != nil {
+		defer s.timer.Stop()
 	}
 	resp, err := c.Call(s.ctx, r)
 	if err != nil {

@@ -134,9 +134,6 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	}
 	m := newMeasure(t, req, over)
 	where := m.route(ctx)
-	if e := llm.ContextError(ctx, nil); e != nil {
-		return nil, e
-	}
 	if where == toNormal {
 		return t.callNormal(ctx, m.request())
 	}

@@ -168,6 +168,19 @@ func TestTokenRouterLetsAFallbackPassOverASmallWindow(t *testing.T) {
 	}
 }
 
+// The tokens asked for count against the small window too, so it has to be told of the counter.
+func TestTokenRouterLetsASmallWindowCountTheAnswerToo(t *testing.T) {
+	p, _ := routerFails("p", 128_000, llm.RateLimited)
+	f, small := routerFails("f", 8000, llm.Unavailable)
+	router := middleware.TokenRouter(middleware.TokenRouterConfig{
+		Counter: routerCounts(5000), Normal: fallbackTo(p, f, routerDep("f2", 200_000)),
+	})
+	resp, err := llm.New().Then(router).Call(t.Context(), routerAsk(4000))
+	if err != nil || resp.Deployment != "f2" || small.Count() != 0 {
+		t.Errorf("got %+v, %v after %d calls of the small one", resp, err, small.Count())
+	}
+}
+
 func TestTokenRouterDoesNotCheckWindowsThatAreNotKnown(t *testing.T) {
 	c := routerCounts(1 << 30)
 	router := middleware.TokenRouter(middleware.TokenRouterConfig{Counter: c, Normal: routerDep("normal", 0), Long: routerDep("long", 128_000)})

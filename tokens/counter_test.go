@@ -168,6 +168,8 @@ func TestAnyLimitAgreesWithTheWholeCount(t *testing.T) {
 			all, limit := count(t, c, req, 0), 1+r.IntN(2000)
 			if n := count(t, c, req, limit); n > limit != (all > limit) {
 				t.Fatalf("counter %d: %d tokens, %d against a limit of %d", i, all, n, limit)
+			} else if n <= limit && n < all {
+				t.Fatalf("counter %d: %d tokens are said to be only %d", i, all, n)
 			}
 		}
 	}
@@ -179,6 +181,27 @@ func TestAContextThatEndsStopsTheCount(t *testing.T) {
 	cancel(cause)
 	if _, err := tokens.For("gpt-4o").CountTokens(ctx, user(sample), 100); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the context's cause", err)
+	}
+}
+
+// fading is a context that ends after it has been asked so many times.
+type fading struct {
+	context.Context
+	left int
+}
+
+func (c *fading) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAContextThatEndsMidwayStopsTheCount(t *testing.T) {
+	text := strings.Repeat("word ", 20_000)
+	ctx := &fading{t.Context(), 2} // once before the text, once in it
+	if _, err := tokens.For("gpt-4o").CountText(ctx, text); ctx.left >= 0 {
+		t.Errorf("the context was not asked again during a text of %d bytes; got %v", len(text), err)
 	}
 }
 

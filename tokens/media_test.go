@@ -198,6 +198,9 @@ func TestAFileCostsByItsPages(t *testing.T) {
 		if n := medium(t, c, e.part); n != e.want {
 			t.Errorf("%s is %d tokens, want %d", e.name, n, e.want)
 		}
+		if n := count(t, c, parts(e.part), e.want-1); n < e.want {
+			t.Errorf("%s is %d tokens against a limit of %d, want it over", e.name, n, e.want-1)
+		}
 	}
 }
 

@@ -107,3 +107,9 @@ func TestClaudesToolPromptCounts(t *testing.T) {
 		t.Errorf("a tool adds %d tokens, want at least the 530 of the prompt that comes with it", n)
 	}
 }
+
+func TestTheSystemMessageOfHarmonyCounts(t *testing.T) {
+	if n, plain := count(t, tokens.For("gpt-oss-20b"), user("hi"), 0), count(t, tokens.For("gpt-4o"), user("hi"), 0); n < plain+80 {
+		t.Errorf("%d tokens, %d without the system message that the format adds", n, plain)
+	}
+}

@@ -49,6 +49,72 @@ func TestWorkGrowsAsTheLengthWhateverTheText(t *testing.T) {
 	}
 }
 
+// Texts of which a look at the first bytes, or at the length, tells enough.
+func TestWorkEndsWhenTheAnswerIsKnown(t *testing.T) {
+	v, err := O200k.vocabulary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Repeat("zqxjkvy qzwvkxj ", 4000) // words of many tokens
+	work := func(text string, limit int) (int, *tally) {
+		tally := &tally{profile: profileOf("gpt-4o"), vocabulary: v, limit: limit, rest: len(text)}
+		if err := tally.text(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		return tally.room.steps, tally
+	}
+	all, _ := work(words, 0)
+	for _, e := range []struct {
+		name        string
+		text        string
+		limit, most int
+		over        bool
+	}{
+		{"words that soon are too many", words, 1000, all / 10, true},
+		{"one word that soon is too long", strings.Repeat("zqxjkv", 10_000), 100, all / 10, true},
+		{"words that surely fit after a few", words, len(words) - 100, all / 10, false},
+		{"a text that is too long even if each token is the longest", words, len(words)/v.longest - 1, 0, true},
+	} {
+		steps, tally := work(e.text, e.limit)
+		if over := tally.sum > e.limit; steps > e.most || over != e.over || !over && tally.sum+tally.rest > e.limit {
+			t.Errorf("%s: %d steps of %d, %d counted and %d left against a limit of %d", e.name, steps, all, tally.sum, tally.rest, e.limit)
+		}
+	}
+}
+
+func TestTextIsSplitAsTheExpressionsSay(t *testing.T) {
+	for _, e := range []struct{ text, o200k, cl100k string }{
+		{"I'LL don'T", "I'LL| don'T", "I|'LL| don|'T"},
+		{"XMLHttp HTML", "XMLHttp| HTML", "XMLHttp| HTML"},
+		{"\u0301ABC", "\u0301|ABC", "\u0301ABC"},
+		{"A\u0301B", "A\u0301|B", "A|\u0301B"},
+		{"日本ABC", "日本|ABC", "日本ABC"},
+		{"a1234 5", "a|123|4| |5", "a|123|4| |5"},
+		{"!!\n/\n x", "!!\n/\n| x", "!!\n|/\n| x"},
+		{"a  \n \n   b   ", "a|  \n \n|  | b|   ", "a|  \n \n|  | b|   "},
+		{"\tx \t=", "\tx| |\t|=", "\tx| |\t|="},
+	} {
+		for _, enc := range []struct {
+			e    Encoding
+			want string
+		}{{O200k, e.o200k}, {CL100k, e.cl100k}} {
+			v, err := enc.e.vocabulary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pieces []string
+			for s := e.text; s != ""; {
+				n := v.splitter(v.kinds, s, 3)
+				pieces = append(pieces, s[:n])
+				s = s[n:]
+			}
+			if got := strings.Join(pieces, "|"); got != enc.want {
+				t.Errorf("%s: %q is split %q, want %q", enc.e, e.text, got, enc.want)
+			}
+		}
+	}
+}
+
 // Where no vocabulary has a token that begins or ends within U+FFFD and comes before it, each becomes one token whatever
 // is around it. So a byte that is not UTF-8, which becomes one, never is more than one token, and bytes bound tokens.
 func TestABadByteIsOneTokenAtMost(t *testing.T) {
