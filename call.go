@@ -172,6 +172,9 @@ type call struct {
 	gates atomic.Pointer[gateNode]
 	nodes [3]gateNode // room for the first gates, so that they need no allocation
 	used  atomic.Int32
+
+	first      Request // what the first attempt sends
+	firstTaken atomic.Bool
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.
@@ -254,6 +257,7 @@ func (c *call) finish(resp *Response, err error) (*Response, error) {
 		resp = &cp
 	}
 	resp.Attempts = c.attempts()
+	resp.call = nil // the account is closed, and need not be kept with what the request holds
 	return resp, nil
 }
 
@@ -335,7 +339,7 @@ func (r *Request) Ask(ctx context.Context, d *Deployment, in time.Duration) erro
 // Reject turns an answer into the failure e, because a stage finds it unusable, and says so in the account of attempts.
 // The answer's usage and request id go over to e, which is returned.
 func (r *Response) Reject(e *Error) *Error {
-	e.Deployment, e.Usage, e.Commit, e.Owner = r.Deployment, r.Usage, Committed, e.Class.Owner()
+	e.Deployment, e.RequestID, e.Usage, e.Commit, e.Owner = r.Deployment, r.RequestID, r.Usage, Committed, e.Class.Owner()
 	if c := r.call; c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -131,21 +131,7 @@ func (c Chain) Then(leaf Caller) *Pipeline {
 		}
 		p.next, p.node = next, node
 	}
-	p.model = ownModel(p.node)
 	return p
-}
-
-// ownModel is the model of the first deployment, if each has one of its own and so none depends on the request's.
-func ownModel(n Node) (model string) {
-	for d := range n.Deployments() {
-		if d.Model == "" {
-			return ""
-		}
-		if model == "" {
-			model = d.Model
-		}
-	}
-	return model
 }
 
 // link keeps what is beneath a team's own stage visible to the stages around it.
@@ -159,9 +145,8 @@ func (l *link) Describe() Node { return l.node }
 // A Pipeline is a chain built around a leaf. It is a Caller, safe for concurrent use. The outermost Pipeline of a call
 // puts the whole account of attempts on the Response or the *Error that leaves it.
 type Pipeline struct {
-	next  Caller
-	node  Node
-	model string
+	next Caller
+	node Node
 }
 
 // Call answers req through the onion. The error is an *Error.
@@ -170,9 +155,6 @@ func (p *Pipeline) Call(ctx context.Context, req *Request) (*Response, error) {
 		return nil, errNilRequest()
 	}
 	r, c, outermost := begin(req)
-	if outermost && r.Model == "" {
-		r.Model = p.model // the copy is this call's own; saves the first deployment one
-	}
 	resp, err := p.next.Call(ctx, r)
 	if resp == nil && err == nil {
 		err = &Error{Class: Unknown, Message: "a stage returned neither an answer nor an error"}

@@ -259,26 +259,3 @@ func TestGuardRunsAnyCallThroughTheChain(t *testing.T) {
 		t.Errorf("the guard prints %q", s)
 	}
 }
-
-func TestStagesSeeTheFirstDeploymentsModelOnlyWhereEachHasOne(t *testing.T) {
-	var seen string
-	look := llm.Stage{Name: "look", Wrap: func(next llm.Caller) llm.Caller {
-		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-			seen = req.Model
-			return next.Call(ctx, req)
-		})
-	}}
-	for _, test := range []struct{ deployment, asked, want string }{
-		{"own", "", "own"},
-		{"own", "asked", "asked"},
-		{"", "", ""},
-		{"", "asked", "asked"},
-	} {
-		req := ask()
-		req.Model = test.asked
-		d := &llm.Deployment{Name: "d", Model: test.deployment, Caller: llmtest.Script()}
-		if _, err := llm.New(look).Then(d).Call(t.Context(), req); err != nil || seen != test.want || req.Model != test.asked {
-			t.Errorf("%+v: the stage saw %q, the caller's request says %q, error %v", test, seen, req.Model, err)
-		}
-	}
-}

@@ -564,7 +564,7 @@ func TestRejectTurnsAnAnswerIntoAFailureAndCorrectsTheAccount(t *testing.T) {
 	}}
 	_, err := llm.New(reject).Then(d).Call(t.Context(), ask())
 	e := asError(t, err)
-	if e.Deployment != "d" || e.Provider != "p" || e.Usage.Output != 3 || e.Commit != llm.Committed {
+	if e.Deployment != "d" || e.Provider != "p" || e.RequestID != "r" || e.Usage.Output != 3 || e.Commit != llm.Committed {
 		t.Errorf("error %+v lacks what the answer knew", e)
 	}
 	if a := e.Attempts[0]; a.Class != llm.BadOutput || a.Usage.Output != 3 || a.Err == nil {
@@ -584,5 +584,40 @@ func TestErrorsThatCannotBeComparedDoNotPanic(t *testing.T) {
 	_, err := llm.New().Then(d).Call(t.Context(), ask())
 	if u, ok := errors.AsType[uncomparable](err); !ok || len(u.causes) != 1 || llm.ClassOf(err) != llm.Unknown {
 		t.Errorf("error %v of class %v", err, llm.ClassOf(err))
+	}
+}
+
+func TestAModelThatWritesToItsRequestChangesNothingForTheNext(t *testing.T) {
+	for _, own := range []string{"", "own"} {
+		for _, sink := range []llm.Sink{nil, func(llm.Delta) error { return nil }} {
+			rude := &llm.Deployment{Name: "rude", Model: own, Caller: llm.CallerFunc(
+				func(_ context.Context, req *llm.Request) (*llm.Response, error) {
+					req.Model, req.System, req.Messages, req.Tools, req.Sink = "x", "x", nil, nil, nil
+					return nil, llm.Unavailable
+				})}
+			polite := llmtest.Script()
+			next := &llm.Deployment{Name: "next", Caller: polite}
+			req := &llm.Request{Model: "m", System: "s", Messages: []llm.Message{llm.User("hi")}, Tools: []llm.Tool{{Name: "t"}}, Sink: sink}
+			both := llm.Stage{Name: "both", Wrap: func(c llm.Caller) llm.Caller {
+				return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+					for range 2 {
+						if _, err := c.Call(ctx, req); !errors.Is(err, llm.Unavailable) {
+							t.Errorf("the rude model gave %v", err)
+						}
+					}
+					return next.Call(ctx, req)
+				})
+			}}
+			if _, err := llm.New(both).Then(rude).Call(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			got := polite.Calls()[0].Request
+			if got.Model != "m" || got.System != "s" || len(got.Messages) != 1 || len(got.Tools) != 1 || (got.Sink == nil) != (sink == nil) {
+				t.Errorf("the next model was sent %+v", got)
+			}
+			if req.Model != "m" || req.System != "s" || len(req.Messages) != 1 {
+				t.Errorf("the caller's request became %+v", req)
+			}
+		}
 	}
 }

@@ -58,18 +58,20 @@ func (l *leafCall) sinkErr() error {
 	return l.tap.err
 }
 
-// prepare makes the request that Caller is given.
+// prepare makes the request that Caller is given. It is always a copy: a Caller that breaks the contract and writes to it
+// must not change what the next deployment is sent.
 func (l *leafCall) prepare() {
-	r := l.req
+	r, c := l.req, l.req.scope.call
 	switch {
 	case r.Sink != nil:
 		l.tap = &sinkTap{Request: *r, a: l.a, next: r.Sink}
 		l.tap.Sink = l.tap.sink
 		l.req = &l.tap.Request
-	case r.Model != l.a.Model:
-		l.req = r.Clone()
+	case c.firstTaken.CompareAndSwap(false, true):
+		c.first = *r
+		l.req = &c.first
 	default:
-		return
+		l.req = r.Clone()
 	}
 	l.req.Model = l.a.Model
 }

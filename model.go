@@ -35,8 +35,7 @@ func (f CallerFunc) Call(ctx context.Context, req *Request) (*Response, error) {
 
 // A Request is one question to a model. Stages read it and pass on clones; they never write to one they received.
 type Request struct {
-	// Model is the model asked for, as its provider names it. A deployment with a model of its own sends that one. "" is the
-	// deployment's; where each has one, stages see the first deployment's.
+	// Model is the model asked for, as its provider names it. A deployment with a model of its own sends that one.
 	Model string
 	// System is the instruction text that precedes the conversation.
 	System   string

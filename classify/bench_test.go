@@ -1,7 +1,6 @@
 package classify
 
 import (
-	"context"
 	"testing"
 )
 
@@ -9,7 +8,7 @@ import (
 func BenchmarkError(b *testing.B) {
 	c := New()
 	all := fixtures(b)
-	ctx := context.Background()
+	ctx := b.Context()
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

@@ -118,16 +118,10 @@ func (c *Classifier) Classify(ctx context.Context, err error) *llm.Error {
 	if ctx != nil && ctx.Err() != nil {
 		return c.ended(ctx, err)
 	}
-	e, ok := errors.AsType[*llm.Error](err)
-	switch {
-	case ok && error(e) == err:
-		return c.Error(e)
-	case ok:
-		wrapped := *e
-		wrapped.Err = err // the wrapper stays in the chain
-		return c.Error(&wrapped)
+	if _, ok := errors.AsType[*llm.Error](err); ok {
+		return c.Error(llm.CopyError(err))
 	}
-	e = &llm.Error{Err: err}
+	e := &llm.Error{Err: err}
 	if class, ok := errors.AsType[llm.Class](err); ok {
 		e.Class = class
 	} else {

@@ -3,7 +3,6 @@ package classify
 import (
 	"bufio"
 	"bytes"
-	"context"
 	_ "embed"
 	"encoding/json"
 	"net/http"
@@ -65,7 +64,7 @@ func fixtures(t testing.TB) []fixture {
 func TestFailures(t *testing.T) {
 	for _, f := range fixtures(t) {
 		t.Run(f.Name, func(t *testing.T) {
-			got := Err(context.Background(), f.failure())
+			got := Err(t.Context(), f.failure())
 			if got.Class != f.Class || f.Rule != "" && got.Rule != f.Rule {
 				t.Errorf("got %v by %q, want %v by %q: %v", got.Class, got.Rule, f.Class, f.Rule, got)
 			}

@@ -61,14 +61,14 @@ func TestACauseOfTheCallersOwnStaysInTheChain(t *testing.T) {
 }
 
 func TestTheCallersDeadlineIsExhausted(t *testing.T) {
-	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	e := Err(ctx, post(context.DeadlineExceeded))
 	if e.Class != llm.Exhausted || !errors.Is(e, context.DeadlineExceeded) || e.Message != "the caller's deadline passed" {
 		t.Errorf("got %v", e)
 	}
 	mine := errors.New("budget of the page")
-	ctx, cancel = context.WithDeadlineCause(context.Background(), time.Unix(0, 0), mine)
+	ctx, cancel = context.WithDeadlineCause(t.Context(), time.Unix(0, 0), mine)
 	defer cancel()
 	e = Err(ctx, post(mine))
 	if e.Class != llm.Exhausted || !errors.Is(e, context.DeadlineExceeded) || !errors.Is(e, mine) {
@@ -78,7 +78,7 @@ func TestTheCallersDeadlineIsExhausted(t *testing.T) {
 
 func TestAStagesLimitKeepsItsClassAndMessage(t *testing.T) {
 	limit := &llm.Error{Class: llm.Stalled, Owner: llm.OwnerTransient, Message: "no first token in 2s"}
-	ctx, cancel := context.WithDeadlineCause(context.Background(), time.Unix(0, 0), limit)
+	ctx, cancel := context.WithDeadlineCause(t.Context(), time.Unix(0, 0), limit)
 	defer cancel()
 	e := Err(ctx, post(limit))
 	if e.Class != llm.Stalled || e.Owner != llm.OwnerTransient || e.Message != "no first token in 2s" {
@@ -93,11 +93,11 @@ func TestAStagesLimitKeepsItsClassAndMessage(t *testing.T) {
 }
 
 func TestContextErrorsUnderALivingContextAreOthers(t *testing.T) {
-	e := Err(context.Background(), post(context.Canceled))
+	e := Err(t.Context(), post(context.Canceled))
 	if e.Class == llm.Canceled || e.Class == llm.Unknown {
 		t.Errorf("a cancel of somebody else's: got %v", e)
 	}
-	e = Err(context.Background(), post(context.DeadlineExceeded))
+	e = Err(t.Context(), post(context.DeadlineExceeded))
 	if e.Class != llm.Timeout {
 		t.Errorf("the client's own timeout: got %v", e)
 	}
@@ -128,14 +128,14 @@ func TestCommitOfACallThatItsContextEnded(t *testing.T) {
 
 func TestErrorsOfStagesPassUnchanged(t *testing.T) {
 	cooling := &llm.Error{Class: llm.Cooling, Message: "rests", RetryAfter: time.Minute, Deployment: "d"}
-	e := Err(context.Background(), cooling)
+	e := Err(t.Context(), cooling)
 	if e.Class != llm.Cooling || e.RetryAfter != time.Minute || e.Deployment != "d" || e.Rule != "" {
 		t.Errorf("got %+v", e)
 	}
-	if e = Err(context.Background(), llm.BadOutput); e.Class != llm.BadOutput || e.Owner != llm.OwnerTransient {
+	if e = Err(t.Context(), llm.BadOutput); e.Class != llm.BadOutput || e.Owner != llm.OwnerTransient {
 		t.Errorf("a bare class: got %+v", e)
 	}
-	if e = Err(context.Background(), fmt.Errorf("mine: %w", llm.Refused)); e.Class != llm.Refused || e.Owner != llm.OwnerPolicy {
+	if e = Err(t.Context(), fmt.Errorf("mine: %w", llm.Refused)); e.Class != llm.Refused || e.Owner != llm.OwnerPolicy {
 		t.Errorf("a wrapped class: got %+v", e)
 	}
 	if e = Error(&llm.Error{Err: fmt.Errorf("mine: %w", llm.Refused)}); e.Class != llm.Refused {
@@ -145,11 +145,11 @@ func TestErrorsOfStagesPassUnchanged(t *testing.T) {
 		t.Errorf("the adapter knew more: got %v", e.Commit)
 	}
 	sentinel := errors.New("mine")
-	e = Err(context.Background(), fmt.Errorf("%w: %w", sentinel, &llm.Error{Evidence: llm.Evidence{Status: 503}}))
+	e = Err(t.Context(), fmt.Errorf("%w: %w", sentinel, &llm.Error{Evidence: llm.Evidence{Status: 503}}))
 	if e.Class != llm.Unavailable || !errors.Is(e, sentinel) {
 		t.Errorf("a wrapped error: got %+v", e)
 	}
-	if e = Err(context.Background(), sentinel); e.Class != llm.Unknown || !errors.Is(e, sentinel) {
+	if e = Err(t.Context(), sentinel); e.Class != llm.Unknown || !errors.Is(e, sentinel) {
 		t.Errorf("a foreign error: got %+v", e)
 	}
 }
@@ -164,8 +164,8 @@ func TestTheInputIsNotWrittenTo(t *testing.T) {
 
 func TestTwiceIsOnce(t *testing.T) {
 	for _, f := range fixtures(t) {
-		once := Err(context.Background(), f.failure())
-		twice := Err(context.Background(), once)
+		once := Err(t.Context(), f.failure())
+		twice := Err(t.Context(), once)
 		if twice.Class != once.Class || twice.RetryAfter != once.RetryAfter || twice.CoolUntil != once.CoolUntil ||
 			twice.Rule != once.Rule || twice.Commit != once.Commit || twice.Error() != once.Error() {
 			t.Errorf("%s:\n%v\n%v", f.Name, once, twice)

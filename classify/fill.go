@@ -213,7 +213,7 @@ func redact(e *llm.Error) {
 	if e.Err == nil {
 		return
 	}
-	switch e.Err.(type) {
+	switch e.Err.(type) { //nolint:errorlint // what may hold a key is the text of the outermost
 	case llm.Class, redacted:
 		return
 	}

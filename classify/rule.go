@@ -92,7 +92,7 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("classify: rule %q has no condition", r.Name)
 	}
 	if int(r.Class) >= llm.NumClasses {
-		return fmt.Errorf("classify: rule %q has no such class: %v", r.Name, r.Class)
+		return fmt.Errorf("classify: rule %q has no such class: %d", r.Name, uint8(r.Class))
 	}
 	if r.MinWait < 0 {
 		return fmt.Errorf("classify: rule %q has a negative MinWait", r.Name)
@@ -195,19 +195,19 @@ func compile(r *Rule) *row {
 }
 
 // matches reports whether every condition of the row holds.
-func (c *row) matches(f *finding) bool {
+func (r *row) matches(f *finding) bool {
 	switch {
-	case len(c.Status) > 0 && !slices.Contains(c.Status, f.status),
-		len(c.codes) > 0 && !anyCode(c.codes, f.facts.Codes),
-		len(c.params) > 0 && !slices.ContainsFunc(c.params, func(g glob) bool { return g.match(f.param()) }),
-		len(c.Phase) > 0 && !slices.Contains(c.Phase, f.phase),
-		c.MinWait > 0 && (!f.wait.Known || f.wait.D < c.MinWait),
-		c.NoWait && f.wait.Known,
-		c.NoBody && !f.facts.Empty,
-		len(c.phrases) > 0 && !f.holdsAny(c.phrases),
-		c.Pattern != nil && !c.Pattern.MatchString(f.raw()),
-		len(c.vetoCodes) > 0 && anyCode(c.vetoCodes, f.facts.Codes),
-		len(c.vetoes) > 0 && f.holdsAny(c.vetoes):
+	case len(r.Status) > 0 && !slices.Contains(r.Status, f.status),
+		len(r.codes) > 0 && !anyCode(r.codes, f.facts.Codes),
+		len(r.params) > 0 && !slices.ContainsFunc(r.params, func(g glob) bool { return g.match(f.param()) }),
+		len(r.Phase) > 0 && !slices.Contains(r.Phase, f.phase),
+		r.MinWait > 0 && (!f.wait.Known || f.wait.D < r.MinWait),
+		r.NoWait && f.wait.Known,
+		r.NoBody && !f.facts.Empty,
+		len(r.phrases) > 0 && !f.holdsAny(r.phrases),
+		r.Pattern != nil && !r.Pattern.MatchString(f.raw()),
+		len(r.vetoCodes) > 0 && anyCode(r.vetoCodes, f.facts.Codes),
+		len(r.vetoes) > 0 && f.holdsAny(r.vetoes):
 		return false
 	}
 	return true
@@ -215,10 +215,8 @@ func (c *row) matches(f *finding) bool {
 
 func anyCode(globs []glob, codes []string) bool {
 	for i := range globs {
-		for _, code := range codes {
-			if globs[i].match(code) {
-				return true
-			}
+		if slices.ContainsFunc(codes, globs[i].match) {
+			return true
 		}
 	}
 	return false

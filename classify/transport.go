@@ -170,25 +170,22 @@ func notJSON(err error) bool {
 // evidenceOf reads what errors of SDKs tell through methods that several of them share: AWS's response error and
 // API error, and those that name their status so.
 func evidenceOf(err error, ev *llm.Evidence) {
-	var status interface {
-		error
+	if status, ok := errors.AsType[interface {
 		HTTPStatusCode() int
-	}
-	var plain interface {
 		error
-		StatusCode() int
-	}
-	var coded interface {
-		error
-		ErrorCode() string
-		ErrorMessage() string
-	}
-	if errors.As(err, &status) {
+	}](err); ok {
 		ev.Status = status.HTTPStatusCode()
-	} else if errors.As(err, &plain) {
+	} else if plain, ok := errors.AsType[interface {
+		StatusCode() int
+		error
+	}](err); ok {
 		ev.Status = plain.StatusCode()
 	}
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[interface {
+		ErrorCode() string
+		ErrorMessage() string
+		error
+	}](err); ok {
 		ev.Code, ev.Message = coded.ErrorCode(), coded.ErrorMessage()
 	} else if ev.Status != 0 {
 		text := err.Error()

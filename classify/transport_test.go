@@ -90,13 +90,13 @@ func TestTransport(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, err := range []error{tt.err, &llm.Error{Err: tt.err}} {
-				in, ok := err.(*llm.Error)
+				in, ok := err.(*llm.Error) //nolint:errorlint // one of the two
 				if ok {
 					in.Evidence.Phase = tt.phase
 				} else if tt.phase != 0 {
 					continue
 				}
-				e := Err(context.Background(), err)
+				e := Err(t.Context(), err)
 				decided[e.Rule] = true
 				if e.Class != tt.class || e.Commit != tt.commit || tt.rule != "" && e.Rule != tt.rule {
 					t.Errorf("got %v by %s, commit %v: %v", e.Class, e.Rule, e.Commit, e)
@@ -197,11 +197,11 @@ func (codedError) ErrorMessage() string {
 func (codedError) StatusCode() int { return 429 }
 
 func TestErrorsOfSDKs(t *testing.T) {
-	e := Err(context.Background(), post(statusError{400}))
+	e := Err(t.Context(), post(statusError{400}))
 	if e.Class != llm.TooLong || e.Evidence.Status != 400 {
 		t.Errorf("status by method: %v", e)
 	}
-	e = Err(context.Background(), codedError{})
+	e = Err(t.Context(), codedError{})
 	if e.Class != llm.RateLimited || e.Evidence.Code != "ThrottlingException" || e.Evidence.Status != 429 {
 		t.Errorf("code by method: %v", e)
 	}

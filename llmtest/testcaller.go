@@ -58,7 +58,7 @@ var callerCases = []callerCase{
 	{"tool calls", "tool calls arrive whole, in order, in parallel", toolCalls},
 	{"request untouched", "Call must not modify or keep req", requestUntouched},
 	{"sink fails", "if the sink returns an error, Call stops reading and returns an error that wraps it", sinkFails},
-	{"same goroutine", "the sink is called in order, from the goroutine that called Call, never after Call has returned", sameGoroutine},
+	{"same goroutine", "the sink is called in order, from the goroutine that called Call, never after it returned", sameGoroutine},
 	{"cancel before headers", "a canceled call returns at once and closes the connection upstream", cancelAt(-2)},
 	{"cancel before output", "a canceled call returns at once and closes the connection upstream", cancelAt(-1)},
 	{"cancel in the stream", "a canceled call returns at once and closes the connection upstream", cancelAt(1)},

@@ -30,7 +30,9 @@ func wholeAnswer(s *callerSuite) {
 }
 
 func sameStreamed(s *callerSuite) {
-	c := s.answer(Answer{Text: hello.Text, Usage: hello.Usage, Calls: []llm.ToolCall{{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"a":[1,2]}`)}}})
+	c := s.answer(Answer{Text: hello.Text, Usage: hello.Usage, Calls: []llm.ToolCall{
+		{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"a":[1,2]}`)},
+	}})
 	whole, err := c.Call(s.Context(), callerRequest())
 	if err != nil {
 		s.broken("whole: %v", err)
@@ -218,7 +220,8 @@ func (s *callerSuite) interrupted(c llm.Caller, want string) {
 	}
 	e := llm.AsError(err)
 	if got != want || e.Partial.Text() != want || e.Commit != llm.Committed || e.Evidence.Phase != llm.PhaseStream {
-		s.broken("the sink got %q, Partial has %q, commit %v, phase %v; want %q", got, e.Partial.Text(), e.Commit, e.Evidence.Phase, want)
+		s.broken("the sink got %q, Partial has %q, commit %v, phase %v; want %q",
+			got, e.Partial.Text(), e.Commit, e.Evidence.Phase, want)
 	}
 }
 
@@ -320,7 +323,8 @@ func concurrentCalls(s *callerSuite) {
 				s.broken("got %v, %v", resp, err)
 			}
 			got := ""
-			if _, err := c.Call(s.Context(), streamedRequest(func(d llm.Delta) error { got += d.Text; return nil })); err != nil || got != helloText {
+			_, err = c.Call(s.Context(), streamedRequest(func(d llm.Delta) error { got += d.Text; return nil }))
+			if err != nil || got != helloText {
 				s.broken("streamed: got %q, %v", got, err)
 			}
 		})

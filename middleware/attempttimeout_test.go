@@ -306,6 +306,11 @@ func TestAttemptTimeoutCosts(t *testing.T) {
 	if n := costs(t, all.Wrap, fallbackAsk()); n > 1 {
 		t.Errorf("%v allocations, want 1", n)
 	}
+	outer := middleware.Deadline(middleware.DeadlineConfig{Total: 5 * time.Second})
+	both := costs(t, func(c llm.Caller) llm.Caller { return outer.Wrap(all.Wrap(c)) }, fallbackAsk())
+	if n := both - costs(t, outer.Wrap, fallbackAsk()); n > 0 {
+		t.Errorf("%v allocations inside a deadline that comes first, want none", n)
+	}
 	stream := func(deltas int) float64 {
 		dep := fallbackDep("p", llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
 			for range deltas {

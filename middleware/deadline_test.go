@@ -308,16 +308,20 @@ func TestDeadlineEndsAShareWithItsRoute(t *testing.T) {
 }
 
 func TestDeadlineMovesPastACallerThatKnowsOnlyContexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plain := llm.CallerFunc(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		resp, err := deadlineOf(middleware.DeadlineConfig{}, fallbackTo(plain, fallbackDep("f", llmtest.Script()))).Call(t.Context(), fallbackAsk())
-		if err != nil || resp.Deployment != "f" {
-			t.Errorf("%v, %v", resp, err)
-		}
+	plain := llm.CallerFunc(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
 	})
+	for _, sink := range []llm.Sink{nil, func(llm.Delta) error { return nil }} {
+		synctest.Test(t, func(t *testing.T) {
+			req := fallbackAsk()
+			req.Sink = sink
+			resp, err := deadlineOf(middleware.DeadlineConfig{}, fallbackTo(plain, fallbackDep("f", llmtest.Script()))).Call(t.Context(), req)
+			if err != nil || resp.Deployment != "f" {
+				t.Errorf("streamed %t: %v, %v", sink != nil, resp, err)
+			}
+		})
+	}
 }
 
 func TestDeadlineSharesNothingWhereNothingCanFollow(t *testing.T) {

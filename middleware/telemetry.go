@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -108,12 +109,7 @@ func hasTelemetry(n llm.Node) bool {
 	if _, ok := n.Config.(TelemetryConfig); ok {
 		return true
 	}
-	for _, c := range n.Children {
-		if hasTelemetry(c) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Children, hasTelemetry)
 }
 
 func (t *telemetry) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {

@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"reflect"
 	"testing"
@@ -18,7 +17,7 @@ import (
 
 // telemetryQuiet are the ways to have no telemetry.
 func telemetryQuiet() map[string]middleware.TelemetryConfig {
-	text := slog.New(slog.NewTextHandler(io.Discard, nil))
+	text := slog.New(slog.DiscardHandler)
 	return map[string]middleware.TelemetryConfig{
 		"nothing set up": {},
 		"no-op providers": {

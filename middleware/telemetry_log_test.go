@@ -73,11 +73,11 @@ func TestTelemetryShowsNoContentUnlessAsked(t *testing.T) {
 		for _, s := range r.spans.Ended() {
 			b.WriteString(s.Status().Description + "\n")
 			for _, kv := range s.Attributes() {
-				b.WriteString(string(kv.Key) + "=" + kv.Value.Emit() + "\n")
+				b.WriteString(string(kv.Key) + "=" + kv.Value.String() + "\n")
 			}
 			for _, e := range s.Events() {
 				for _, kv := range e.Attributes {
-					b.WriteString(kv.Value.Emit() + "\n")
+					b.WriteString(kv.Value.String() + "\n")
 				}
 			}
 		}

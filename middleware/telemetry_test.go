@@ -77,7 +77,7 @@ func (r *telemetryRig) call() sdktrace.ReadOnlySpan {
 func telemetryAttrs(kvs []attribute.KeyValue) map[string]string {
 	out := map[string]string{}
 	for _, kv := range kvs {
-		out[string(kv.Key)] = kv.Value.Emit()
+		out[string(kv.Key)] = kv.Value.String()
 	}
 	return out
 }
@@ -119,7 +119,7 @@ func (r *telemetryRig) sums(instrument string, keys ...attribute.Key) map[string
 		var parts []string
 		for _, k := range keys {
 			if got, ok := set.Value(k); ok {
-				parts = append(parts, got.Emit())
+				parts = append(parts, got.String())
 			} else {
 				parts = append(parts, "-")
 			}

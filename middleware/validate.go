@@ -44,7 +44,7 @@ func (s *validate) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		return resp, nil
 	}
 	e := &llm.Error{
-		Class: llm.BadOutput, Message: "the answer failed its check", RequestID: resp.RequestID,
+		Class: llm.BadOutput, Message: "the answer failed its check",
 		Evidence: llm.Evidence{Status: resp.Status}, Err: bad,
 	}
 	if req != nil && req.Sink != nil {

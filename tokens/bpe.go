@@ -62,7 +62,7 @@ func (v *vocabulary) merge(s string, w *room) []part {
 	for i := range len(s) {
 		p[i] = part{v.single[s[i]], none}
 		if i > 0 {
-			p[i-1].with = v.pairs.get(p[i-1].token, p[i].token)
+			p[i-1].with = v.bytes[s[i-1]][s[i]]
 			lowest = min(lowest, p[i-1].with)
 		}
 	}

@@ -186,8 +186,8 @@ func TestAContextThatEndsStopsTheCount(t *testing.T) {
 
 // fading is a context that ends after it has been asked so many times.
 type fading struct {
-	context.Context
-	left int
+	context.Context //nolint:containedctx // this is a context
+	left            int
 }
 
 func (c *fading) Err() error {

@@ -47,6 +47,8 @@ type vocabulary struct {
 	// pairs is what two tokens merge to. left and right are the two that a token was merged from; a byte is its own.
 	pairs       pairTable
 	left, right []uint32
+	// bytes is pairs for two bytes, where every encoding starts.
+	bytes [256][256]uint32
 	// size is the length of each token, longest that of the longest: no text has fewer tokens than its bytes divided by it.
 	size    []uint8
 	longest int
@@ -81,6 +83,9 @@ func (v *vocabulary) learn() error {
 			return fmt.Errorf("byte %d has no token", c)
 		}
 		v.single[c] = uint32(t)
+		for d := range v.bytes[c] {
+			v.bytes[c][d] = none
+		}
 	}
 	var w room
 	for rank, text := range texts {
@@ -96,6 +101,9 @@ func (v *vocabulary) learn() error {
 		}
 		v.left[t], v.right[t] = parts[0].token, parts[1].token
 		v.pairs.put(v.left[t], v.right[t], t)
+		if len(text) == 2 {
+			v.bytes[text[0]][text[1]] = t
+		}
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func TestWorkEndsWhenTheAnswerIsKnown(t *testing.T) {
 		over        bool
 	}{
 		{"words that soon are too many", words, 1000, all / 10, true},
-		{"one word that soon is too long", strings.Repeat("zqxjkv", 10_000), 100, all / 10, true},
+		{"one word that soon is too long", strings.Repeat("zqxjkv", 10_000), 500, all / 10, true},
 		{"words that surely fit after a few", words, len(words) - 100, all / 10, false},
 		{"a text that is too long even if each token is the longest", words, len(words)/v.longest - 1, 0, true},
 	} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -39,7 +38,7 @@ func TestAFailureIsShownAtOnceWithoutTheRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	model := llmtest.Script(llmtest.Fail(llm.Unavailable))
-	_, err = once.Then(&llm.Deployment{Name: "stub", Caller: model}).Call(context.Background(),
+	_, err = once.Then(&llm.Deployment{Name: "stub", Caller: model}).Call(t.Context(),
 		&llm.Request{Messages: []llm.Message{llm.User("hi")}})
 	if !errors.Is(err, llm.Unavailable) || model.Count() != 1 {
 		t.Errorf("error %v after %d calls", err, model.Count())

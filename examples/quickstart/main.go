@@ -100,7 +100,8 @@ func report(out io.Writer, resp *llm.Response) {
 		case a.Skipped != "":
 			fmt.Fprintf(out, "   - %-9s not called: %s\n", a.Deployment, a.Skipped)
 		case a.Err != nil:
-			fmt.Fprintf(out, "   - %-9s attempt %d after a wait of %v: %v\n", a.Deployment, a.Index, a.Waited.Round(time.Millisecond), a.Class)
+			fmt.Fprintf(out, "   - %-9s attempt %d after a wait of %v: %v\n",
+				a.Deployment, a.Index, a.Waited.Round(time.Millisecond), a.Class)
 		default:
 			fmt.Fprintf(out, "   - %-9s attempt %d after a wait of %v: answered, %d + %d tokens\n",
 				a.Deployment, a.Index, a.Waited.Round(time.Millisecond), a.Usage.Input, a.Usage.Output)

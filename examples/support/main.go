@@ -95,10 +95,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	servers, deployments := local()
-	for _, s := range servers {
-		defer s.Close()
-	}
+	deployments, stop := local()
+	defer stop()
 	assistant := NewAssistant("Teapot Cloud", []Article{
 		{"Resetting a password", "Open Settings, then Security, then choose Reset password."},
 		{"Invoices", "Invoices are sent on the first of each month."},

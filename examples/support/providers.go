@@ -11,7 +11,7 @@ import (
 )
 
 // local is a primary that is overloaded and a fallback that answers, both on loopback.
-func local() ([]*httptest.Server, []*llm.Deployment) {
+func local() (deployments []*llm.Deployment, stop func()) {
 	overloaded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Should-Retry", "false")
@@ -36,6 +36,9 @@ func local() ([]*httptest.Server, []*llm.Deployment) {
 			Caller: openai.New(openai.Config{BaseURL: url + "/v1", Model: name}),
 		}
 	}
-	return []*httptest.Server{overloaded, healthy},
-		[]*llm.Deployment{deployment("primary", overloaded.URL), deployment("backup", healthy.URL)}
+	stop = func() {
+		overloaded.Close()
+		healthy.Close()
+	}
+	return []*llm.Deployment{deployment("primary", overloaded.URL), deployment("backup", healthy.URL)}, stop
 }

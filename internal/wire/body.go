@@ -49,7 +49,7 @@ func Norm(code string) string {
 		code = code[i+1:]
 	}
 	plain := true
-	for i := 0; i < len(code); i++ {
+	for i := range len(code) {
 		if c := code[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
 			plain = false
 			break
@@ -59,7 +59,7 @@ func Norm(code string) string {
 		return code
 	}
 	b := make([]byte, 0, len(code))
-	for i := 0; i < len(code); i++ {
+	for i := range len(code) {
 		switch c := code[i]; {
 		case c >= 'A' && c <= 'Z':
 			b = append(b, c|0x20)
@@ -84,8 +84,8 @@ func Unwrap(body string) Facts {
 		return f
 	}
 	w := walker{f: &f, left: maxValues}
-	switch {
-	case body[0] == '<':
+	switch body[0] {
+	case '<':
 		w.markup(body)
 	default:
 		w.text(body, 0)

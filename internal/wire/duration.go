@@ -22,7 +22,7 @@ func units(s string, unit time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	dots := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch {
 		case s[i] == '.':
 			dots++
@@ -41,7 +41,7 @@ func units(s string, unit time.Duration) (time.Duration, bool) {
 		return time.Duration(n) * unit, true
 	}
 	n, err := strconv.ParseFloat(s, 64)
-	if n = n * float64(unit); err != nil || !(n < math.MaxInt64) {
+	if n *= float64(unit); err != nil || !(n < math.MaxInt64) {
 		return 0, false
 	}
 	// Decimal fractions are a hair off in binary: 0.644 s must not become 645 ms.

@@ -49,7 +49,7 @@ func (w *walker) markup(body string) {
 func words(s string) string {
 	var b strings.Builder
 	in := false
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '<':
 			in = true

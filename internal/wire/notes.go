@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,10 +77,8 @@ func (w *walker) note(code string) {
 	if code == "" || len(w.f.Codes) >= maxCodes {
 		return
 	}
-	for _, c := range w.f.Codes {
-		if c == code {
-			return
-		}
+	if slices.Contains(w.f.Codes, code) {
+		return
 	}
 	w.f.Codes = append(w.f.Codes, code)
 }

@@ -102,7 +102,7 @@ func label(word string) uint8 {
 	}
 	var plain [32]byte // as Norm writes it, without the allocation: this is asked for every word
 	n := 0
-	for i := 0; i < len(word); i++ {
+	for i := range len(word) {
 		switch c := word[i]; {
 		case c >= 'A' && c <= 'Z':
 			plain[n] = c | 0x20
@@ -168,7 +168,7 @@ func secretValue(v string, kind uint8, s string, label, at int) bool {
 		return true
 	}
 	digit, mixed := false, false
-	for i := 0; i < len(v); i++ {
+	for i := range len(v) {
 		c := v[i]
 		digit = digit || c >= '0' && c <= '9' || c == '_'
 		mixed = mixed || i > 0 && c >= 'A' && c <= 'Z'
@@ -180,7 +180,7 @@ func secretValue(v string, kind uint8, s string, label, at int) bool {
 // dashes and model names do not.
 func random(word string) bool {
 	run, digit, letter := 0, false, false
-	for i := 0; i < len(word); i++ {
+	for i := range len(word) {
 		switch c := word[i]; {
 		case c >= '0' && c <= '9':
 			run, digit = run+1, true
@@ -269,7 +269,8 @@ func hasKeyPrefix(word string) bool {
 	default:
 		return false
 	}
-	for _, k := range keyPrefixes {
+	for i := range keyPrefixes {
+		k := keyPrefixes[i]
 		if word[0] == k.prefix[0] && len(word) >= k.length && word[:len(k.prefix)] == k.prefix {
 			return !k.digit || len(word) >= 24 && !strings.Contains(word, ".") ||
 				strings.ContainsAny(word[len(k.prefix):], "0123456789*")
