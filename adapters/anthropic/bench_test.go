@@ -1,0 +1,84 @@
+package anthropic_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/modelchain/llm"
+)
+
+const benchDeltas = 500
+
+// benchStream is a stream in the shape that Anthropic sends.
+func benchStream() string {
+	datas := []string{begun, opened, `{"type":"ping"}`}
+	for i := range benchDeltas {
+		datas = append(datas, piece(fmt.Sprintf(" word%d", i%10)))
+	}
+	return events(append(datas, closed, ended, over)...)
+}
+
+// BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
+func BenchmarkStream(b *testing.B) {
+	m := serve(b, says(200, sseType, benchStream()))
+	n := 0
+	req := ask("hi")
+	req.Sink = func(llm.Delta) error { n++; return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchmarkStreamSDK is the same by the SDK's own reader.
+func BenchmarkStreamSDK(b *testing.B) {
+	client := serve(b, says(200, sseType, benchStream())).Client()
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		s := client.Messages.NewStreaming(b.Context(), sdk.MessageNewParams{
+			Model: "claude-test", MaxTokens: 100, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("hi"))},
+		})
+		for s.Next() {
+			if s.Current().Delta.Text != "" {
+				n++
+			}
+		}
+		if err := s.Err(); err != nil {
+			b.Fatal(err)
+		}
+		_ = s.Close()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchmarkCall is a whole call with a short answer.
+func BenchmarkCall(b *testing.B) {
+	m := serve(b, says(200, jsonType, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[`+
+		`{"type":"text","text":"Hello"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":4}}`))
+	req := ask("hi")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFailure is a call that fails, whose evidence is read and classified.
+func BenchmarkFailure(b *testing.B) {
+	m := serve(b, says(429, jsonType, `{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}`, "Retry-After", "3"))
+	req := ask(strings.Repeat("hi ", 10))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err == nil {
+			b.Fatal("no error")
+		}
+	}
+}

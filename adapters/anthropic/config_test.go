@@ -1,0 +1,318 @@
+package anthropic_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/adapters/anthropic"
+)
+
+const hello = `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[{"type":"text","text":"Hello"}],` +
+	`"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":10,"output_tokens":4}}`
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	key := func(context.Context) (string, error) { return "", nil }
+	for _, c := range []struct {
+		name string
+		cfg  anthropic.Config
+		want string
+	}{
+		{"two keys", anthropic.Config{APIKey: "k", Key: key}, "both APIKey and Key"},
+		{"a key with a line break", anthropic.Config{APIKey: "k\n"}, "APIKey has blanks"},
+		{"a key header that is none", anthropic.Config{KeyHeader: "a b"}, "is no header name"},
+		{"a header that is none", anthropic.Config{Header: http.Header{"a:b": {"c"}}}, "is no header name"},
+		{"a header with a line break", anthropic.Config{Header: http.Header{"A": {"b\r\nc: d"}}}, "line break"},
+		{"negative tokens", anthropic.Config{MaxTokens: -1}, "MaxTokens is -1"},
+		{"an address without scheme", anthropic.Config{BaseURL: "api.example.com"}, "must begin with http"},
+		{"an address with a query", anthropic.Config{BaseURL: "https://h/?key=abc"}, "has a query"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer func() {
+				if v, _ := recover().(string); !strings.Contains(v, c.want) || !strings.HasPrefix(v, "llm/adapters/anthropic: New: ") {
+					t.Errorf("panic %q, want %q in it", v, c.want)
+				}
+			}()
+			anthropic.New(c.cfg)
+			t.Error("New accepted it")
+		})
+	}
+	anthropic.New(anthropic.Config{}) // the zero value works
+}
+
+// seen keeps the head of the last request.
+type seen struct {
+	atomic.Pointer[http.Request]
+	n atomic.Int32
+}
+
+func (s *seen) handler(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.n.Add(1)
+		s.Store(r.Clone(context.Background()))
+		next(w, r)
+	}
+}
+
+func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
+	// None of these may count: what is not in the Config is not there.
+	for name, value := range map[string]string{
+		"ANTHROPIC_API_KEY": "sk-ant-from-the-environment", "ANTHROPIC_AUTH_TOKEN": "from-the-environment",
+		"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_CUSTOM_HEADERS": "X-Env: yes",
+	} {
+		t.Setenv(name, value)
+	}
+	for _, c := range []struct {
+		name         string
+		change       func(*anthropic.Config)
+		path         string
+		header, none map[string]string
+	}{
+		{"plain", func(*anthropic.Config) {}, "/v1/messages",
+			map[string]string{"X-Api-Key": madeUp, "Anthropic-Version": "2023-06-01", "Content-Type": jsonType},
+			map[string]string{"Authorization": "", "X-Env": ""}},
+		{"no key", func(c *anthropic.Config) { c.APIKey = "" }, "/v1/messages", nil,
+			map[string]string{"X-Api-Key": "", "Authorization": ""}},
+		{"a token", func(c *anthropic.Config) { c.KeyHeader = "authorization" }, "/v1/messages",
+			map[string]string{"Authorization": "Bearer " + madeUp}, map[string]string{"X-Api-Key": ""}},
+		{"a key function", func(c *anthropic.Config) {
+			c.APIKey, c.Key = "", func(context.Context) (string, error) { return "sk-rotated", nil }
+		}, "/v1/messages", map[string]string{"X-Api-Key": "sk-rotated"}, nil},
+		{"headers over the adapter's own", func(c *anthropic.Config) {
+			c.Header = http.Header{"anthropic-beta": {"x-2026"}, "Anthropic-Version": {"2030-01-01"}}
+		}, "/v1/messages", map[string]string{"Anthropic-Beta": "x-2026", "Anthropic-Version": "2030-01-01"}, nil},
+		{"a path", func(c *anthropic.Config) { c.BaseURL += "/gateway/" }, "/gateway/v1/messages", nil, nil},
+		{"the whole address", func(c *anthropic.Config) { c.BaseURL += "/v1/messages" }, "/v1/messages", nil, nil},
+		{"with version", func(c *anthropic.Config) { c.BaseURL += "/v1/" }, "/v1/messages", nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s seen
+			m := serve(t, s.handler(says(200, jsonType, hello)), c.change)
+			if _, err := m.Call(t.Context(), ask("Hello?")); err != nil {
+				t.Fatal(err)
+			}
+			r := s.Load()
+			if r.URL.Path != c.path || r.Method != http.MethodPost {
+				t.Errorf("%s %s, want POST %s", r.Method, r.URL.Path, c.path)
+			}
+			for _, want := range []map[string]string{c.header, c.none} {
+				for name, value := range want {
+					if got := r.Header.Get(name); got != value {
+						t.Errorf("%s is %q, want %q", name, got, value)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestOwnHTTPClientDoesTheWork(t *testing.T) {
+	var used atomic.Int32
+	m := serve(t, says(200, jsonType, hello), func(c *anthropic.Config) {
+		next := c.HTTPClient.Transport
+		c.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			used.Add(1)
+			return next.RoundTrip(r)
+		})}
+	})
+	if _, err := m.Call(t.Context(), ask("Hello?")); err != nil || used.Load() != 1 {
+		t.Errorf("the client was used %d times, %v", used.Load(), err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestKeyFunctionsErrorEndsTheCallUnsent(t *testing.T) {
+	vault := errors.New("the vault is sealed")
+	for _, c := range []struct {
+		name  string
+		key   string
+		err   error
+		class llm.Class
+	}{
+		{"an error", "", vault, llm.Auth},
+		{"an error of a class", "", &llm.Error{Class: llm.Unavailable, Err: vault}, llm.Unavailable},
+		{"a key that is none", "line\nbreak", nil, llm.Auth},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s seen
+			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *anthropic.Config) {
+				cfg.APIKey, cfg.Key = "", func(context.Context) (string, error) { return c.key, c.err }
+			})
+			_, err := m.Call(t.Context(), ask("Hello?"))
+			e := llm.AsError(err)
+			if e.Class != c.class || e.Commit != llm.CommitNone || s.n.Load() != 0 || c.err != nil && !errors.Is(err, vault) {
+				t.Errorf("%v of class %v, commit %v after %d requests", err, e.Class, e.Commit, s.n.Load())
+			}
+		})
+	}
+}
+
+func TestCallIsOneRequestWhateverComes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		header []string
+	}{
+		{"500", 500, nil}, {"529", 529, nil}, {"429", 429, []string{"Retry-After", "0"}}, {"408", 408, nil}, {"409", 409, nil},
+		{"told to retry", 400, []string{"X-Should-Retry", "true"}},
+	} {
+		for name, req := range map[string]*llm.Request{"whole": ask("Hello?"), "streamed": streamed(&llm.Accumulator{})} {
+			t.Run(c.name+" "+name, func(t *testing.T) {
+				var s seen
+				m := serve(t, s.handler(says(c.status, jsonType, `{"type":"error","error":{"type":"api_error","message":"x"}}`, c.header...)))
+				if _, err := m.Call(t.Context(), req); err == nil || s.n.Load() != 1 {
+					t.Errorf("%d requests, %v", s.n.Load(), err)
+				}
+			})
+		}
+	}
+	t.Run("a connection that breaks", func(t *testing.T) {
+		var s seen
+		m := serve(t, s.handler(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+		if _, err := m.Call(t.Context(), ask("Hello?")); err == nil || s.n.Load() != 1 {
+			t.Errorf("%d requests, %v", s.n.Load(), err)
+		}
+	})
+}
+
+func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
+	var s seen
+	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+		c.Header = http.Header{"Anthropic-Beta": {"x-2026"}}
+	})
+	count := func(m *anthropic.Model) (*sdk.MessageTokensCount, error) {
+		return m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{
+			Model: "claude-test", Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("Hello?"))},
+		})
+	}
+	n, err := count(m)
+	if err != nil || n.InputTokens != 7 {
+		t.Fatalf("%v, %v", n, err)
+	}
+	if h := s.Load().Header; h.Get("X-Api-Key") != madeUp || h.Get("Anthropic-Beta") != "x-2026" {
+		t.Errorf("the headers are %v", h)
+	}
+	m = serve(t, s.handler(says(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded by `+madeUp+`"}}`,
+		"Request-Id", "req_7", "Retry-After", "3")))
+	s.n.Store(0)
+	_, err = count(m)
+	e := llm.AsError(m.AsError(t.Context(), err))
+	if s.n.Load() != 1 {
+		t.Errorf("%d requests: the SDK retried", s.n.Load())
+	}
+	if e.Class != llm.Overloaded || e.Evidence.Status != 529 || e.RequestID != "req_7" || e.RetryAfter.Seconds() != 3 || e.Provider != "anthropic" {
+		t.Errorf("%+v", e)
+	}
+	if strings.Contains(e.Error()+e.Evidence.Body, madeUp) {
+		t.Errorf("the key is in %v", e)
+	}
+	if m.AsError(t.Context(), nil) != nil {
+		t.Error("nil became an error")
+	}
+	if own := m.AsError(t.Context(), e); !errors.Is(own, e) || llm.AsError(own) != e {
+		t.Errorf("an error of the library's was changed: %v", own)
+	}
+}
+
+// tracers count the spans that anybody starts.
+type tracers struct {
+	noop.TracerProvider
+	spans *atomic.Int32
+}
+
+func (p tracers) Tracer(string, ...trace.TracerOption) trace.Tracer { return tracer{spans: p.spans} }
+
+type tracer struct {
+	noop.Tracer
+	spans *atomic.Int32
+}
+
+func (c tracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	c.spans.Add(1)
+	return c.Tracer.Start(ctx, name)
+}
+
+func TestClientDoesNotTrace(t *testing.T) {
+	before := otel.GetTracerProvider()
+	t.Cleanup(func() { otel.SetTracerProvider(before) })
+	var spans atomic.Int32
+	otel.SetTracerProvider(tracers{spans: &spans})
+	m := serve(t, says(200, jsonType, `{"input_tokens":7}`))
+	_, err := m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
+	if err != nil || spans.Load() != 0 {
+		t.Errorf("%v, %d spans", err, spans.Load())
+	}
+}
+
+func TestClientReadsTheEnvironmentForNothing(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
+	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+	var s seen
+	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) { c.APIKey = "" })
+	_, err := m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
+	if err != nil || s.Load().Header.Get("X-Api-Key") != "" {
+		t.Errorf("%v, key %q", err, s.Load().Header.Get("X-Api-Key"))
+	}
+}
+
+func TestClientAsksForTheKeyEachTime(t *testing.T) {
+	keys := []string{"sk-first", "sk-second"}
+	var s seen
+	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+		c.APIKey, c.Key = "", func(context.Context) (string, error) {
+			if len(keys) == 0 {
+				return "", errors.New("no key is left")
+			}
+			key := keys[0]
+			keys = keys[1:]
+			return key, nil
+		}
+	})
+	client := m.Client()
+	for _, want := range []string{"sk-first", "sk-second", ""} {
+		_, err := client.Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
+		switch {
+		case want == "" && !errors.Is(err, llm.Auth):
+			t.Errorf("%v, want a failure of class Auth", err)
+		case want != "" && (err != nil || s.Load().Header.Get("X-Api-Key") != want):
+			t.Errorf("%v, key %q, want %q", err, s.Load().Header.Get("X-Api-Key"), want)
+		}
+	}
+}
+
+func TestCapabilitiesGoByTheGeneration(t *testing.T) {
+	all := llm.CanText | llm.CanStream | llm.CanTools | llm.CanImages | llm.CanFiles
+	for model, more := range map[string]llm.Capabilities{
+		"claude-3-5-sonnet-20241022":                llm.CanPrefill,
+		"claude-3-opus-20240229":                    llm.CanPrefill,
+		"claude-sonnet-4-20250514":                  llm.CanPrefill,
+		"anthropic.claude-opus-4-1-20250805-v1:0":   llm.CanPrefill,
+		"claude-opus-4@20250514":                    llm.CanPrefill,
+		"claude-haiku-4-5-20251001":                 llm.CanPrefill | llm.CanSchema,
+		"us.anthropic.claude-sonnet-4-5-20250929":   llm.CanPrefill | llm.CanSchema,
+		"claude-opus-4-5":                           llm.CanPrefill | llm.CanSchema | llm.CanReasoning,
+		"anthropic/claude-opus-4.5":                 llm.CanPrefill | llm.CanSchema | llm.CanReasoning,
+		"claude-opus-4-6":                           llm.CanSchema | llm.CanReasoning,
+		"claude-sonnet-5":                           llm.CanSchema | llm.CanReasoning,
+		"claude-fable-5-1":                          llm.CanSchema | llm.CanReasoning,
+		"claude-mythos-preview":                     llm.CanSchema | llm.CanReasoning,
+		"a-model-of-another-house-behind-this-wire": llm.CanSchema | llm.CanReasoning,
+	} {
+		if got := anthropic.Capabilities(model); got != all|more {
+			t.Errorf("%s: %v, want %v", model, got, all|more)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+// Package bedrock speaks to Amazon Bedrock's Converse API, and so to every model that it serves.
+//
+// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
+// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
+// headers, exception, the start of the body, how far the request got and what had arrived of the answer. Keys and tokens are
+// taken out of all of it.
+//
+// Requests are addressed, signed and sent by the official github.com/aws/aws-sdk-go-v2/service/bedrockruntime with its
+// retries and its look at the environment off; [Model.Client] gives its client for calls that are no conversations. Their
+// bodies are written here, since the SDK's types lose the order and the large numbers of a JSON Schema. Answers are read
+// here too, frames by the SDK's decoder: the SDK takes a stream that breaks off for a good end, keeps no bodies of failures,
+// and drops what is newer than itself.
+//
+// What has no place in this library's vocabulary passes through Extra["bedrock"]. That of a Request is merged into the body:
+// guardrailConfig, additionalModelRequestFields, performanceConfig, serviceTier. That of a Part is merged into its content
+// block, such as {"document":{"citations":{"enabled":true}}}; a cachePoint in it follows the block as one of its own, and
+// one that names another kind of block is that block. A Part of an answer carries there what its block had beyond text and
+// call, such as the signature of reasoning, and giving the Part back unchanged gives the API its block back. A block without
+// a counterpart is a reasoning Part without text that holds the whole block. Reasoning without any such Extra, which is
+// another provider's, is not sent.
+//
+// The API has no seed, no JSON without a schema and no "none" among its tool choices: Request.Seed is not sent,
+// llm.FormatJSON is refused, and with llm.ToolNone the tools stay out of a request, which fails where the conversation holds
+// calls. Images, files and audio go by content or by an s3:// address.
+package bedrock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+
+	"github.com/modelchain/llm"
+)
+
+// extraName is the key of Extra that is meant for this API, whatever the provider is called.
+const extraName = "bedrock"
+
+// A Config says where a [Model] is and how to speak to it.
+type Config struct {
+	// Provider names whose API it is. It stands in errors, selects the classifier's rows, and is a key of Request.Extra and
+	// Part.Extra beside "bedrock". "": "bedrock".
+	Provider string
+	// Region is the AWS region, such as "us-east-1". It is part of the address and of signatures. "" is a mistake.
+	Region string
+	// BaseURL replaces the region's own address, what comes before /model: a VPC endpoint or a gateway. "":
+	// https://bedrock-runtime.REGION.amazonaws.com, and its like in other partitions.
+	BaseURL string
+	// Credentials sign the requests; aws.CredentialsProviderFunc makes a function one. They are asked for before each call, so
+	// wrap those that are slow in aws.NewCredentialsCache, as config.LoadDefaultConfig does; their error ends the call. nil:
+	// requests are not signed.
+	Credentials aws.CredentialsProvider
+	// APIKey is a Bedrock API key, which takes the place of Credentials. Key is asked for it before each call instead, so that
+	// keys can rotate; its error ends the call. Set one of the three at most.
+	APIKey string
+	Key    func(context.Context) (string, error)
+	// Model is the model or inference profile, by id or ARN, for requests that name none. "": they must.
+	Model string
+
+	// Header is sent with each request and signed with it.
+	Header http.Header
+	// HTTPClient makes the requests; its Transport is wrapped and does the work. Its Timeout spans whole streams: rather leave
+	// it 0 and let an attempt timeout guard the call. nil: a plain client.
+	HTTPClient *http.Client
+}
+
+// A Model is an [llm.Caller] for one API. It is immutable and safe for concurrent use.
+type Model struct {
+	cfg     Config // with the defaults filled in
+	options bedrockruntime.Options
+	client  *bedrockruntime.Client
+	// secrets are the headers' values that must not show up in errors.
+	secrets []string
+	most    int // bytes of an answer
+}
+
+// String says where m leads, without keys.
+func (m *Model) String() string { return strings.TrimSpace(m.cfg.Provider + " in " + m.cfg.Region) }
+
+// New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
+func New(cfg Config) *Model {
+	m, err := newModel(cfg)
+	if err != nil {
+		panic("llm/adapters/bedrock: New: " + err.Error())
+	}
+	return m
+}
+
+func newModel(cfg Config) (*Model, error) {
+	fillIn(&cfg.Provider, extraName)
+	if aws.IsCredentialsProvider(cfg.Credentials, (*aws.AnonymousCredentials)(nil)) {
+		cfg.Credentials = nil
+	}
+	if err := check(&cfg); err != nil {
+		return nil, err
+	}
+	var err error
+	if cfg.BaseURL, err = baseURL(cfg.BaseURL); err != nil {
+		return nil, err
+	}
+	cfg.Header = cfg.Header.Clone()
+	m := &Model{cfg: cfg, options: options(&cfg), secrets: secretsOf(cfg.Header), most: maxAnswer}
+	m.client = newClient(m.options)
+	return m, nil
+}
+
+func fillIn(s *string, other string) {
+	if *s == "" {
+		*s = other
+	}
+}
+
+func check(cfg *Config) error {
+	ways := 0
+	for _, set := range [...]bool{cfg.Credentials != nil, cfg.APIKey != "", cfg.Key != nil} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case cfg.Region == "":
+		return errors.New("no Region is set; set one, such as us-east-1")
+	case !validRegion(cfg.Region):
+		return fmt.Errorf("%q in Region is no name of a region, such as us-east-1", cfg.Region)
+	case ways > 1:
+		return errors.New("more than one of Credentials, APIKey and Key is set; set one")
+	case !validKey(cfg.APIKey):
+		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
+	}
+	for name, values := range cfg.Header {
+		if !validName(name) {
+			return fmt.Errorf("%q in Header is no header name", name)
+		}
+		for _, v := range values {
+			if strings.ContainsAny(v, "\r\n\x00") {
+				return fmt.Errorf("%q in Header has a line break in its value", name)
+			}
+		}
+	}
+	return nil
+}
+
+func validRegion(region string) bool {
+	for i := range len(region) {
+		if c := region[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func validKey(key string) bool {
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+func baseURL(base string) (string, error) {
+	if base == "" {
+		return "", nil
+	}
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return "", errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", errors.New("BaseURL must begin with http:// or https:// and a host")
+	case u.User != nil:
+		return "", errors.New("BaseURL has a user or a password in it; put keys into APIKey or Header")
+	case u.RawQuery != "":
+		return "", errors.New("BaseURL has a query, which would get lost; put keys into APIKey or Header")
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/model")
+	u.RawPath, u.Fragment = "", ""
+	return u.String(), nil
+}
+
+// Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
+func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	c := &call{m: m, ctx: ctx, req: req}
+	resp, err := c.do()
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}

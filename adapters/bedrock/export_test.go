@@ -1,0 +1,4 @@
+package bedrock
+
+// Bound bounds m's answers to so many bytes.
+func (m *Model) Bound(bytes int) { m.most = bytes }

@@ -1,0 +1,97 @@
+package gemini_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	sdk "google.golang.org/genai"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/adapters/gemini"
+)
+
+const benchDeltas = 500
+
+// benchStream is a stream in the shape that Google sends: each chunk repeats the usage so far.
+func benchStream() string {
+	var datas []string
+	for i := range benchDeltas {
+		end := ""
+		if i == benchDeltas-1 {
+			end = stop
+		}
+		datas = append(datas, chunk(fmt.Sprintf(`{"text": " word%d"}`, i%10), end, fmt.Sprintf(
+			`,"usageMetadata": {"promptTokenCount": 12,"candidatesTokenCount": %d,"totalTokenCount": %d,`+
+				`"promptTokensDetails": [{"modality": "TEXT","tokenCount": 12}],"thoughtsTokenCount": 20}`, i, i+32)))
+	}
+	return events(datas...)
+}
+
+// BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
+func BenchmarkStream(b *testing.B) {
+	m := serve(b, says(200, sseType, benchStream()))
+	n := 0
+	req := ask("hi")
+	req.Sink = func(llm.Delta) error { n++; return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchmarkStreamSDK is the same by the SDK's own reader.
+func BenchmarkStreamSDK(b *testing.B) {
+	client, err := serve(b, says(200, sseType, benchStream())).Client(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		for r, err := range client.Models.GenerateContentStream(b.Context(), "gemini-2.5-flash", sdk.Text("hi"), nil) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if r.Text() != "" {
+				n++
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchmarkCall is a whole call with a short answer.
+func BenchmarkCall(b *testing.B) {
+	m := serve(b, says(200, jsonType, chunk(`{"text":"Hello"}`, stop, used)))
+	req := ask("hi")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkReadFailure is what the adapter and the classifier make of a failure, without a socket.
+func BenchmarkReadFailure(b *testing.B) {
+	const body = `{"error":{"code":429,"message":"You exceeded your current quota.\nPlease retry in 5.5s.","status":"RESOURCE_EXHAUSTED",` +
+		`"details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]},` +
+		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"5s"}]}}`
+	m := gemini.New(gemini.Config{Model: "gemini-2.5-flash", APIKey: madeUp, HTTPClient: &http.Client{
+		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {jsonType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		})}})
+	req := ask("hi")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
+			b.Fatal(err)
+		}
+	}
+}

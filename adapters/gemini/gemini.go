@@ -1,0 +1,227 @@
+// Package gemini speaks to Google's Gemini models: to the Gemini Developer API with a key, and to Vertex AI with a project, a
+// location and access tokens.
+//
+// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
+// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
+// headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
+// all of it.
+//
+// Requests are written with the types of google.golang.org/genai, and [Model.Client] gives its client for calls that are no
+// chat. Answers and failures are read here, over the same http.Client: the SDK hides the headers of failures, takes a comment
+// in a stream for damage, and a stream that ends too early for a good end.
+//
+// What has no place in this library's vocabulary passes through Extra["gemini"]. That of a Request is merged into the body:
+// safetySettings, cachedContent, the tools that Google runs. That of a Part is merged into its part of the body:
+// videoMetadata, mediaResolution. A Part of an answer carries there what its part had beyond text, data and call, such as
+// its thoughtSignature, and giving the Part back unchanged gives the API its part back. A part without a counterpart, such as
+// code that Google ran, is a reasoning Part without text that holds the whole part.
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
+)
+
+const (
+	nameGemini = "gemini"
+	nameVertex = "vertex"
+	// extraName is the key of Extra that is meant for this API, whatever the provider is called.
+	extraName = nameGemini
+
+	apiKeyHeader = "X-Goog-Api-Key"
+	bearer       = "Authorization"
+)
+
+// A Config says where a [Model] is and how to speak to it. The zero value is the Gemini Developer API without a key.
+type Config struct {
+	// Provider names whose API it is: "gemini", "vertex", or any name of your own together with BaseURL. It stands in errors,
+	// selects the classifier's rows, and is a key of Request.Extra and Part.Extra beside "gemini". "": "vertex" where Project is
+	// set, else "gemini".
+	Provider string
+	// BaseURL is the root of the API, what comes before /v1beta. "": https://generativelanguage.googleapis.com, or Vertex AI's
+	// address for Location.
+	BaseURL string
+	// APIVersion is the version in the path. "": the one that BaseURL ends with, else "v1beta", and "v1beta1" for Vertex AI.
+	APIVersion string
+	// Project and Location select Vertex AI. Location is a region such as "europe-west4", "us", "eu" or "global". "": "global"
+	// where Project is set. Vertex AI without Project is its express mode, which takes API keys.
+	Project, Location string
+	// APIKey is the key. Key is asked for it before each call instead, so that keys can rotate; its error ends the call. Set
+	// one of them at most. Neither: no key is sent. With Project, the key is an OAuth access token of Google Cloud, and Key is
+	// where a token source belongs, since tokens last an hour.
+	APIKey string
+	Key    func(context.Context) (string, error)
+	// Model is sent for requests that name none: "gemini-2.5-flash", and on Vertex AI also "publishers/google/models/NAME",
+	// "PUBLISHER/NAME", "endpoints/ID" or a whole "projects/…" path. "": they must.
+	Model string
+
+	// Header is sent with each request, over what the adapter sends itself: X-Goog-User-Project belongs here.
+	Header http.Header
+	// HTTPClient makes the requests; its Transport is wrapped and does the work. Its Timeout spans whole streams: rather leave
+	// it 0 and let an attempt timeout guard the call. nil: a plain client.
+	HTTPClient *http.Client
+	// KeyHeader is the header that carries the key. "": "X-Goog-Api-Key", and "Authorization" with Project. "Authorization"
+	// carries it with "Bearer " before it.
+	KeyHeader string
+}
+
+// A Model is an [llm.Caller] for one API. It is immutable and safe for concurrent use.
+type Model struct {
+	cfg    Config // with the defaults filled in
+	vertex bool
+	base   address
+	client *http.Client
+	// secrets are what must not show up in errors, apart from the key.
+	secrets []string
+}
+
+// String says where c leads, without keys.
+func (c Config) String() string {
+	return strings.TrimSpace(c.Provider + " " + c.Model)
+}
+
+// String says where m leads, without keys.
+func (m *Model) String() string {
+	return m.cfg.Provider + " at " + m.base.host
+}
+
+// New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
+func New(cfg Config) *Model {
+	m, err := newModel(cfg)
+	if err != nil {
+		panic("llm/adapters/gemini: New: " + err.Error())
+	}
+	return m
+}
+
+func newModel(cfg Config) (*Model, error) {
+	vertex := cfg.Project != "" || isVertex(cfg.Provider)
+	if vertex {
+		fillIn(&cfg.Provider, nameVertex)
+	} else {
+		fillIn(&cfg.Provider, nameGemini)
+	}
+	if err := check(&cfg, vertex); err != nil {
+		return nil, err
+	}
+	if cfg.Project != "" {
+		fillIn(&cfg.Location, "global")
+		fillIn(&cfg.KeyHeader, bearer)
+	}
+	fillIn(&cfg.KeyHeader, apiKeyHeader)
+	base, err := addressOf(&cfg, vertex)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Header = cfg.Header.Clone()
+	return &Model{cfg: cfg, vertex: vertex, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
+}
+
+func isVertex(provider string) bool {
+	return provider == nameVertex || provider == "gcp.vertex_ai" || provider == "vertex_ai"
+}
+
+func isGemini(provider string) bool {
+	return provider == nameGemini || provider == "gcp.gemini" || provider == "google"
+}
+
+func fillIn(s *string, other string) {
+	if *s == "" {
+		*s = other
+	}
+}
+
+func check(cfg *Config, vertex bool) error {
+	switch {
+	case cfg.APIKey != "" && cfg.Key != nil:
+		return errors.New("both APIKey and Key are set; set one")
+	case !validKey(cfg.APIKey):
+		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
+	case cfg.Project != "" && isGemini(cfg.Provider):
+		return fmt.Errorf("the provider %q has no projects; leave out Project, or set Provider to %q", cfg.Provider, nameVertex)
+	case cfg.Location != "" && cfg.Project == "":
+		return errors.New("the Location is set without Project; Vertex AI needs both")
+	case !validPlace(cfg.Project):
+		return fmt.Errorf("the Project %q is no project's id", cfg.Project)
+	case !validPlace(cfg.Location):
+		return fmt.Errorf("the Location %q is no region; use one such as \"europe-west4\" or \"global\"", cfg.Location)
+	case !validPlace(cfg.APIVersion):
+		return fmt.Errorf("the APIVersion %q is none; use one such as \"v1beta\"", cfg.APIVersion)
+	case vertex && cfg.Project == "" && cfg.APIKey == "" && cfg.Key == nil && cfg.BaseURL == "":
+		return errors.New("the Project is missing; Vertex AI needs it, or an API key for its express mode")
+	case !vertex && !isGemini(cfg.Provider) && cfg.BaseURL == "":
+		return fmt.Errorf("no address is known for Provider %q; set BaseURL, or use %q or %q", cfg.Provider, nameGemini, nameVertex)
+	case cfg.KeyHeader != "" && !validName(cfg.KeyHeader):
+		return fmt.Errorf("KeyHeader %q is no header name", cfg.KeyHeader)
+	}
+	for name, values := range cfg.Header {
+		if !validName(name) {
+			return fmt.Errorf("%q in Header is no header name", name)
+		}
+		for _, v := range values {
+			if strings.ContainsAny(v, "\r\n\x00") {
+				return fmt.Errorf("the value of Header %q has a line break in it", name)
+			}
+		}
+	}
+	return nil
+}
+
+func validKey(key string) bool {
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// validPlace accepts what may stand in a host or a path. A project's id may have a domain before it.
+func validPlace(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c != '-' && c != '_' && (c != '.' && c != ':' || i == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
+func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	c := &call{m: m, ctx: ctx, req: req}
+	resp, err := c.do()
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// setHeader sets what identifies the caller, and what the configuration says.
+func (m *Model) setHeader(h http.Header, key string) {
+	if key != "" {
+		if strings.EqualFold(m.cfg.KeyHeader, bearer) {
+			key = "Bearer " + key
+		}
+		h.Set(m.cfg.KeyHeader, key)
+	}
+	for name, values := range m.cfg.Header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+}
