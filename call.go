@@ -172,9 +172,6 @@ type call struct {
 	gates atomic.Pointer[gateNode]
 	nodes [3]gateNode // room for the first gates, so that they need no allocation
 	used  atomic.Int32
-
-	first      Request // what the first attempt sends
-	firstTaken atomic.Bool
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.

@@ -61,15 +61,12 @@ func (l *leafCall) sinkErr() error {
 // prepare makes the request that Caller is given. It is always a copy: a Caller that breaks the contract and writes to it
 // must not change what the next deployment is sent.
 func (l *leafCall) prepare() {
-	r, c := l.req, l.req.scope.call
+	r := l.req
 	switch {
 	case r.Sink != nil:
 		l.tap = &sinkTap{Request: *r, a: l.a, next: r.Sink}
 		l.tap.Sink = l.tap.sink
 		l.req = &l.tap.Request
-	case c.firstTaken.CompareAndSwap(false, true):
-		c.first = *r
-		l.req = &c.first
 	default:
 		l.req = r.Clone()
 	}
