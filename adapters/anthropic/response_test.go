@@ -250,3 +250,14 @@ func TestUsageIsTheNewestThatWasTold(t *testing.T) {
 		}
 	}
 }
+
+func TestABlockOfTheFutureIsKeptAsItBegan(t *testing.T) {
+	body := events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"hologram","x":1}}`,
+		piece("5"), closed, ended, over)
+	var acc llm.Accumulator
+	resp, err := serve(t, says(200, sseType, body)).Call(t.Context(), streamed(&acc))
+	want := []llm.Part{{Kind: llm.PartReasoning, Extra: extra(`{"type":"hologram","x":1}`)}}
+	if err != nil || !reflect.DeepEqual(resp.Parts, want) || len(acc.Response().Parts) != 0 {
+		t.Errorf("%s, %v; the sink got %s", show(resp), err, show(acc.Response()))
+	}
+}
