@@ -78,6 +78,12 @@ type Model struct {
 	client sdk.Client
 }
 
+// String says where c leads, without keys.
+func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.Model) }
+
+// String says where m leads, without keys.
+func (m *Model) String() string { return m.cfg.String() }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)

@@ -82,6 +82,9 @@ type Model struct {
 // String says where m leads, without keys.
 func (m *Model) String() string { return strings.TrimSpace(m.cfg.Provider + " in " + m.cfg.Region) }
 
+// String says where c leads, without keys.
+func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.Model) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)

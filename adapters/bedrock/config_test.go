@@ -304,3 +304,16 @@ func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 		t.Errorf("%v, want a failure of class Auth", err)
 	}
 }
+
+func TestWhatTheSDKCannotSendIsInvalidAndUnsent(t *testing.T) {
+	m := bedrock.New(bedrock.Config{Region: "-", Model: "m", HTTPClient: &http.Client{
+		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			t.Error("it was sent")
+			return nil, errors.New("no network")
+		}),
+	}})
+	_, err := m.Call(t.Context(), ask("Hello?"))
+	if e := llm.AsError(err); e.Class != llm.Invalid || e.Commit != llm.CommitNone || e.Evidence.Phase != llm.PhaseConnect {
+		t.Errorf("%v of class %v, commit %v, phase %v", err, e.Class, e.Commit, e.Evidence.Phase)
+	}
+}

@@ -288,6 +288,16 @@ func TestNoErrorCarriesAKey(t *testing.T) {
 		resp, err := m.Call(t.Context(), ask("hi"))
 		hasNoKey(t, failure(t, resp, err), key, other, madeUp)
 	})
+	t.Run("address", func(t *testing.T) {
+		m := gemini.New(gemini.Config{Model: "m", BaseURL: "http://127.0.0.1", HTTPClient: &http.Client{
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				return nil, &url.Error{Op: "Post", URL: r.URL.String(), Err: errors.New("odd")}
+			})}})
+		resp, err := m.Call(t.Context(), ask("hi"))
+		if e := failure(t, resp, err); strings.Contains(e.Error(), "http") || !strings.Contains(e.Error(), "odd") {
+			t.Errorf("the error repeats the address: %v", e)
+		}
+	})
 }
 
 func hasNoKey(t *testing.T, e *llm.Error, keys ...string) {

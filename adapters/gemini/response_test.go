@@ -246,13 +246,16 @@ func TestStopReasons(t *testing.T) {
 		"IMAGE_RECITATION": llm.StopFiltered, "MODEL_ARMOR": llm.StopFiltered,
 		"LANGUAGE": llm.StopOther, "OTHER": llm.StopOther, "NO_IMAGE": llm.StopOther, "NEW_ONE": llm.StopOther,
 	} {
-		resp, err := serve(t, says(200, jsonType, chunk(`{"text":"Hm"}`, `,"finishReason":"`+reason+`"`, used))).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, says(200, jsonType, chunk(`{"text":"Hm"}`, `,"finishReason":"`+reason+`","finishMessage":"why"`, used))).Call(t.Context(), ask("hi"))
 		if err != nil {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
 		if resp.Stop != want || resp.StopDetail != reason || resp.Refused() != (want == llm.StopFiltered) {
 			t.Errorf("%s: stop %q, detail %q, refused %v; want %q", reason, resp.Stop, resp.StopDetail, resp.Refused(), want)
+		}
+		if (resp.Refusal == "why") != (want == llm.StopFiltered) {
+			t.Errorf("%s: the refusal is %q", reason, resp.Refusal)
 		}
 	}
 }
