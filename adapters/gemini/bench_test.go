@@ -1,6 +1,7 @@
 package gemini_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,22 @@ func benchStream() string {
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := serve(b, says(200, sseType, benchStream()))
+	n := 0
+	req := ask("hi")
+	req.Sink = func(llm.Delta) error { n++; return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Call(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchmarkStreamRead is the same without a socket: from the line of the event to the sink.
+func BenchmarkStreamRead(b *testing.B) {
+	body := benchStream()
+	m := inMemory(200, sseType, func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(body)) })
 	n := 0
 	req := ask("hi")
 	req.Sink = func(llm.Delta) error { n++; return nil }

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/wire"
 )
@@ -144,10 +142,14 @@ func (c *call) whole(in io.Reader) (*llm.Response, error) {
 	if !json.Valid(data) {
 		return nil, c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
 	}
-	body := gjson.ParseBytes(data)
-	chunks := []gjson.Result{body}
-	if body.IsArray() {
-		chunks = body.Array()
+	data = bytes.TrimSpace(data)
+	chunks := [][]byte{data}
+	if isList(data) {
+		chunks = chunks[:0]
+		w := walkOf(data)
+		for w.more() {
+			chunks = append(chunks, w.value())
+		}
 	}
 	a := &c.answer
 	for _, chunk := range chunks {
@@ -156,7 +158,7 @@ func (c *call) whole(in io.Reader) (*llm.Response, error) {
 		}
 		if a.failed {
 			if a.n > 0 { // the error alone, not what came before it
-				data = []byte(chunk.Raw)
+				data = chunk
 			}
 			return nil, c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
 		}
@@ -164,14 +166,14 @@ func (c *call) whole(in io.Reader) (*llm.Response, error) {
 	switch {
 	case !a.begun:
 		return nil, c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
-	case !a.finished() && body.IsArray():
+	case !a.finished() && isList(data):
 		return nil, c.unfinished()
 	}
 	return c.finish(start(data))
 }
 
 // take takes in one chunk of an answer.
-func (c *call) take(chunk gjson.Result) error {
+func (c *call) take(chunk []byte) error {
 	a := &c.answer
 	err := a.add(chunk)
 	switch {

@@ -1,12 +1,11 @@
 package gemini
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"strconv"
 	"strings"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
 )
@@ -26,16 +25,19 @@ type block struct {
 }
 
 // part takes in a part of the answer, or a piece of one.
-func (a *answer) part(p gjson.Result) error {
-	var text, call, data gjson.Result
+func (a *answer) part(list *walk) error {
+	var words, call, data []byte
 	var thought, inline, other bool
 	var extra []member
-	p.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
+	from := *list
+	w := list.enter()
+	for w.more() {
+		v := w.value()
+		switch string(w.key) {
 		case "text":
-			text = v
+			words = v
 		case "thought":
-			thought = v.Bool()
+			thought = string(v) == "true"
 		case "functionCall":
 			call = v
 		case "inlineData":
@@ -43,32 +45,32 @@ func (a *answer) part(p gjson.Result) error {
 		case "fileData":
 			data = v
 		default:
-			if v.Type != gjson.Null {
-				other = other || k.Str != "thoughtSignature" && v.IsObject()
-				extra = append(extra, member{k.Str, v.Raw})
+			if !isNull(v) {
+				other = other || string(w.key) != "thoughtSignature" && isFields(v)
+				extra = append(extra, member{string(w.key), bytes.Clone(v)})
 			}
 		}
-		return true
-	})
+	}
+	list.leave(&w)
 	switch {
-	case call.IsObject():
+	case isFields(call):
 		return a.toolCall(call, extra)
-	case data.IsObject() && !thought:
+	case isFields(data) && !thought:
 		if b := mediaBlock(data, inline, extra); b != nil {
 			a.blocks = append(a.blocks, b)
 			a.n++
 			a.out += len(b.data)
 			return nil
 		}
-		return a.whole(p)
-	case text.Exists(), !other && !data.Exists() && len(extra) > 0: // a signature may come without a text
+	case words != nil, !other && data == nil && len(extra) > 0: // a signature may come without a text
 		kind, delta := llm.PartText, llm.DeltaText
 		if thought {
 			kind, delta = llm.PartReasoning, llm.DeltaReasoning
 		}
-		return a.words(kind, delta, text.Str, extra)
+		return a.words(kind, delta, text(words), extra)
 	}
-	return a.whole(p)
+	a.whole(from.value())
+	return nil
 }
 
 // words adds text. One that carries something of its own, such as a signature, stays apart: signatures are bound to their
@@ -105,36 +107,30 @@ func sentID(id string) string {
 }
 
 // toolCall takes in a call, which comes whole.
-func (a *answer) toolCall(v gjson.Result, extra []member) error {
+func (a *answer) toolCall(v []byte, extra []member) error {
 	c := &llm.ToolCall{Arguments: []byte("{}")}
-	v.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
+	w := walkOf(v)
+	for w.more() {
+		v := w.value()
+		switch string(w.key) {
 		case "id":
-			set(&c.ID, v.Str)
+			set(&c.ID, v)
 		case "name":
-			set(&c.Name, v.Str)
+			set(&c.Name, v)
 		case "args":
-			if v.Type != gjson.Null {
-				c.Arguments = []byte(v.Raw)
+			if !isNull(v) {
+				c.Arguments = bytes.Clone(v)
 			}
 		case "partialArgs", "willContinue":
-			if v.IsArray() || v.Bool() {
+			if isList(v) || string(v) == "true" {
 				a.unread = "the arguments of a tool call came in pieces, which this adapter does not read; " +
 					"leave streamFunctionCallArguments out of Request.Extra"
+				return nil
 			}
 		}
-		return true
-	})
-	if a.unread != "" {
-		return nil
 	}
 	if c.ID == "" {
-		set(&a.id, a.chunk.Get("responseId").Str) // which stands behind the candidates
-		id := a.id
-		if id == "" {
-			id = rand.Text()
-		}
-		c.ID = madeID + strconv.Itoa(a.calls) + "-" + id
+		c.ID = a.idOfCall()
 	}
 	a.calls++
 	b := &block{kind: llm.PartToolCall, delta: llm.DeltaToolCall, call: c, extra: extra}
@@ -143,17 +139,42 @@ func (a *answer) toolCall(v gjson.Result, extra []member) error {
 	return a.emit(b, llm.Delta{Call: &llm.ToolCallDelta{ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
 }
 
+// idOfCall makes the id of the next call from that of the answer, which stands behind the candidates.
+func (a *answer) idOfCall() string {
+	w := walkOf(a.chunk)
+	for w.more() {
+		if string(w.key) == "responseId" {
+			set(&a.id, w.value())
+		}
+	}
+	id := a.id
+	if id == "" {
+		id = rand.Text()
+	}
+	return madeID + strconv.Itoa(a.calls) + "-" + id
+}
+
 // mediaBlock is a part with data as a block, nil if its data cannot be read.
-func mediaBlock(v gjson.Result, inline bool, extra []member) *block {
+func mediaBlock(v []byte, inline bool, extra []member) *block {
 	b := &block{extra: extra}
-	set(&b.mime, v.Get("mimeType").Str)
-	set(&b.url, v.Get("fileUri").Str)
+	var data []byte
+	w := walkOf(v)
+	for w.more() {
+		switch string(w.key) {
+		case "mimeType":
+			set(&b.mime, w.value())
+		case "fileUri":
+			set(&b.url, w.value())
+		case "data":
+			data = w.value()
+		}
+	}
 	if inline {
-		data, err := base64.StdEncoding.DecodeString(v.Get("data").Str)
+		raw, err := base64.StdEncoding.DecodeString(text(data))
 		if err != nil {
 			return nil
 		}
-		b.data = data
+		b.data = raw
 	}
 	switch kind, _, _ := strings.Cut(b.mime, "/"); kind {
 	case "image":
@@ -167,17 +188,16 @@ func mediaBlock(v gjson.Result, inline bool, extra []member) *block {
 }
 
 // whole keeps a part that has no counterpart here.
-func (a *answer) whole(p gjson.Result) error {
+func (a *answer) whole(p []byte) {
 	b := &block{kind: llm.PartReasoning}
-	p.ForEach(func(k, v gjson.Result) bool {
-		b.extra = append(b.extra, member{k.Str, v.Raw})
-		return true
-	})
+	w := walkOf(p)
+	for w.more() {
+		b.extra = append(b.extra, member{string(w.key), bytes.Clone(w.value())})
+	}
 	if len(b.extra) > 0 {
 		a.blocks = append(a.blocks, b)
-		a.out += len(p.Raw)
+		a.out += len(p)
 	}
-	return nil
 }
 
 func (a *answer) emit(b *block, d llm.Delta) error {

@@ -1,10 +1,7 @@
 package gemini
 
 import (
-	"strings"
-
-	"github.com/tidwall/gjson"
-	sdk "google.golang.org/genai"
+	"bytes"
 
 	"github.com/modelchain/llm"
 )
@@ -26,121 +23,154 @@ type answer struct {
 	usage                    usage
 	extras                   []member
 
-	begun      bool         // a candidate came, or the word that there is none
-	chunk      gjson.Result // the newest chunk
-	failed     bool         // it reports an error
-	strange    bool         // it has nothing of an answer in it
-	unread     string       // what came and cannot be read
+	begun      bool   // a candidate came, or the word that there is none
+	chunk      []byte // the newest chunk
+	failed     bool   // it reports an error
+	strange    bool   // it has nothing of an answer in it
+	unread     string // what came and cannot be read
 	sinkFailed bool
 }
 
-// A member is a field that this adapter does not read.
-type member struct{ name, value string }
+// A member is a field that this adapter does not read, a copy of it.
+type member struct {
+	name  string
+	value []byte
+}
 
-// set keeps a copy of s, which is part of a chunk that need not live as long.
-func set(to *string, s string) {
-	if s != "" && *to != s {
-		*to = strings.Clone(s)
+// set keeps a text that is not empty. Streams repeat most of them with every chunk.
+func set(to *string, value []byte) {
+	if len(value) > 2 && value[0] == '"' && string(value[1:len(value)-1]) != *to {
+		*to = text(value)
 	}
 }
 
 func (a *answer) finished() bool { return a.finish != "" || a.blocked != "" }
 
-// add takes in a chunk. Its error is the sink's.
-func (a *answer) add(chunk gjson.Result) (err error) {
+// add takes in a chunk, which is valid JSON and need not outlive the call. Its error is the sink's.
+func (a *answer) add(chunk []byte) error {
 	a.failed, a.strange, a.chunk = false, true, chunk
-	chunk.ForEach(func(k, v gjson.Result) bool {
-		if v.Type == gjson.Null {
-			return true
+	w := walkOf(chunk)
+	for w.more() {
+		if string(w.key) == "candidates" {
+			list := w.enter()
+			if list.b != nil {
+				a.begun, a.strange = true, false
+			}
+			for list.more() {
+				if err := a.candidate(&list); err != nil {
+					return err
+				}
+			}
+			w.leave(&list)
+			continue
 		}
-		switch k.Str {
-		case "candidates":
-			a.begun, a.strange = true, false
-			v.ForEach(func(_, candidate gjson.Result) bool {
-				err = a.candidate(candidate)
-				return err == nil
-			})
+		v := w.value()
+		if isNull(v) {
+			continue
+		}
+		switch string(w.key) {
 		case "usageMetadata":
 			a.strange = false
-			a.usage.note(v)
-			a.keep(k.Str, v.Raw)
+			a.usage.note(a.keep(w.key, v))
 		case "promptFeedback":
 			a.begun, a.strange = true, false
 			a.feedback(v)
-			a.keep(k.Str, v.Raw)
+			a.keep(w.key, v)
 		case "modelVersion":
-			set(&a.model, v.Str)
+			set(&a.model, v)
 		case "responseId":
-			set(&a.id, v.Str)
+			set(&a.id, v)
 		case "error":
-			a.failed = v.IsObject() || v.Str != ""
+			a.failed = isFields(v) || text(v) != ""
 		default:
-			a.keep(k.Str, v.Raw)
+			a.keep(w.key, v)
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // candidate takes in a piece of the first alternative. More than one is asked for only through Request.Extra, and not handed
 // on.
-func (a *answer) candidate(c gjson.Result) (err error) {
-	var content, finish, message gjson.Result
+func (a *answer) candidate(list *walk) error {
+	var content, finish, message []byte
 	first, more := true, false
-	c.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
+	from := *list
+	c := list.enter()
+	for c.more() {
+		switch string(c.key) {
 		case "content":
-			content = v
+			content = c.value()
 		case "index":
-			first = v.Int() == 0
+			first = string(c.value()) == "0"
 		case "finishReason":
-			finish = v
+			finish = c.value()
 		case "finishMessage":
-			message, more = v, true
+			message, more = c.value(), true
 		default:
 			more = true
 		}
-		return true
-	})
+	}
+	list.leave(&c)
 	if !first {
 		return nil
 	}
-	content.ForEach(func(k, v gjson.Result) bool {
-		if k.Str == "parts" {
-			v.ForEach(func(_, p gjson.Result) bool {
-				err = a.part(p)
-				return err == nil
-			})
-		}
-		return err == nil
-	})
-	if err != nil {
+	if err := a.content(content); err != nil {
 		return err
 	}
-	if finish.Str != "" && finish.Str != string(sdk.FinishReasonUnspecified) { // some servers send that all the while
-		set(&a.finish, finish.Str)
+	if !unspecified(finish) {
+		set(&a.finish, finish)
 	}
-	set(&a.message, message.Str)
-	if more {
-		c.ForEach(func(k, v gjson.Result) bool {
-			switch k.Str {
-			case "content", "index", "finishReason":
-			default:
-				a.keep(k.Str, v.Raw)
+	set(&a.message, message)
+	if !more {
+		return nil
+	}
+	c = from.enter()
+	for c.more() {
+		switch string(c.key) {
+		case "content", "index", "finishReason":
+		default:
+			if v := c.value(); !isNull(v) {
+				a.keep(c.key, v)
 			}
-			return true
-		})
+		}
+	}
+	return nil
+}
+
+func (a *answer) content(v []byte) error {
+	w := walkOf(v)
+	for w.more() {
+		if string(w.key) != "parts" {
+			continue
+		}
+		parts := w.enter()
+		for parts.more() {
+			if err := a.part(&parts); err != nil {
+				return err
+			}
+		}
+		w.leave(&parts)
 	}
 	return nil
 }
 
 // feedback takes in what the filter says about the prompt.
-func (a *answer) feedback(v gjson.Result) {
-	if reason := v.Get("blockReason").Str; reason != "" && reason != string(sdk.BlockedReasonUnspecified) {
-		set(&a.blocked, reason)
+func (a *answer) feedback(v []byte) {
+	w := walkOf(v)
+	for w.more() {
+		switch string(w.key) {
+		case "blockReason":
+			if v := w.value(); !unspecified(v) {
+				set(&a.blocked, v)
+			}
+		case "blockReasonMessage":
+			set(&a.message, w.value())
+		}
 	}
-	set(&a.message, v.Get("blockReasonMessage").Str)
 }
+
+// unspecified tells a reason that is none: some servers send one all the while. Its name differs between the two APIs.
+func unspecified(reason []byte) bool { return bytes.HasSuffix(reason, []byte(`_UNSPECIFIED"`)) }
 
 // hand gives the sink a delta, and remembers whether it failed.
 func (a *answer) hand(d llm.Delta) error {
@@ -149,15 +179,18 @@ func (a *answer) hand(d llm.Delta) error {
 	return err
 }
 
-// keep keeps a field for Response.Extra; streams repeat theirs with every chunk, and the newest counts.
-func (a *answer) keep(name, value string) {
+// keep keeps a copy of a field for Response.Extra; streams repeat theirs with every chunk, and the newest counts. The copy is
+// good until the next one of that name.
+func (a *answer) keep(name, value []byte) []byte {
 	for i := range a.extras {
-		if a.extras[i].name == name {
-			a.extras[i].value = value
-			return
+		if e := &a.extras[i]; e.name == string(name) {
+			e.value = append(e.value[:0], value...)
+			return e.value
 		}
 	}
+	kept := bytes.Clone(value)
 	if len(a.extras) < 32 {
-		a.extras = append(a.extras, member{name, value})
+		a.extras = append(a.extras, member{string(name), kept})
 	}
+	return kept
 }

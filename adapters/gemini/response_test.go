@@ -306,8 +306,8 @@ func TestEmptyAnswersAreUnusableAndRefusalsAreNot(t *testing.T) {
 }
 
 func TestWhatElseTheProviderSaidIsInExtra(t *testing.T) {
-	body := chunk(`{"text":"Hi","videoMetadata":{"fps":1}}`,
-		stop+`,"groundingMetadata":{"webSearchQueries":["a<b"]},"avgLogprobs":-0.5`, used+`,"createTime":"2026-11-30T00:00:00Z"`)
+	body := chunk(`{"text":"Hi","videoMetadata":{"fps":1},"partMetadata":null}`,
+		stop+`,"groundingMetadata":{"webSearchQueries":["a<b"]},"avgLogprobs":-0.5,"citationMetadata":null`, used+`,"modelStatus":null,"createTime":"2026-11-30T00:00:00Z"`)
 	want := `{"groundingMetadata":{"webSearchQueries":["a<b"]},"avgLogprobs":-0.5,"createTime":"2026-11-30T00:00:00Z",` +
 		`"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":4,"totalTokenCount":14}}`
 	for _, h := range []http.HandlerFunc{

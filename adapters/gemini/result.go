@@ -2,8 +2,8 @@ package gemini
 
 import (
 	"encoding/json"
+	"strconv"
 
-	"github.com/tidwall/gjson"
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
@@ -107,12 +107,12 @@ func broken(finish string) llm.Class {
 type usage struct {
 	prompt, tool, cached, candidates, thoughts, total int
 	told                                              bool
-	newest                                            gjson.Result
+	newest                                            []byte
 }
 
 // note takes note of counts, which are totals so far. The first and the newest count: the first may be the only one with the
 // prompt's, and those in between, one with every chunk, would be read for nothing.
-func (u *usage) note(v gjson.Result) {
+func (u *usage) note(v []byte) {
 	if u.told {
 		u.newest = v
 		return
@@ -122,13 +122,14 @@ func (u *usage) note(v gjson.Result) {
 }
 
 // count takes in counts. What is 0 or left out does not undo what was told before.
-func (u *usage) count(v gjson.Result) {
-	v.ForEach(func(k, v gjson.Result) bool {
-		n := v.Int()
-		if v.Type != gjson.Number || n <= 0 || n >= 1<<40 {
-			return true
+func (u *usage) count(counts []byte) {
+	w := walkOf(counts)
+	for w.more() {
+		n, err := strconv.ParseInt(string(w.value()), 10, 40)
+		if err != nil || n <= 0 {
+			continue
 		}
-		switch k.Str {
+		switch string(w.key) {
 		case "promptTokenCount":
 			u.prompt = int(n)
 		case "toolUsePromptTokenCount":
@@ -142,8 +143,7 @@ func (u *usage) count(v gjson.Result) {
 		case "totalTokenCount":
 			u.total = int(n)
 		}
-		return true
-	})
+	}
 }
 
 // tokens is the usage as far as it is known; the output that nobody counted is estimated from what came.

@@ -75,35 +75,34 @@ func (s *streaming) event(data []byte, isError bool) error {
 	case !valid(data):
 		return s.damaged(data, isError)
 	}
-	event := gjson.ParseBytes(data)
-	if event.IsArray() {
-		for _, chunk := range event.Array() {
-			if err := s.chunk(chunk, isError); err != nil {
-				return err
-			}
-		}
-		return nil
+	if !isList(data) {
+		return s.chunk(data, isError)
 	}
-	return s.chunk(event, isError)
+	w := walkOf(data)
+	for w.more() {
+		if err := s.chunk(w.value(), isError); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *streaming) chunk(chunk gjson.Result, isError bool) error {
-	a := &s.answer
+func (s *streaming) chunk(chunk []byte, isError bool) error {
 	if err := s.take(chunk); err != nil {
 		return err
 	}
 	switch {
-	case a.failed || isError:
-		return s.inBand(chunk.Raw)
-	case a.strange:
-		s.note([]byte(chunk.Raw))
+	case s.answer.failed || isError:
+		return s.inBand(chunk)
+	case s.answer.strange:
+		s.note(chunk)
 	}
 	return nil
 }
 
 // inBand is the error of an event that reports one.
-func (s *streaming) inBand(data string) error {
-	ev := llm.Evidence{Body: data[:min(len(data), wire.MaxBody)]}
+func (s *streaming) inBand(data []byte) error {
+	ev := llm.Evidence{Body: start(data)}
 	if f := wire.Unwrap(ev.Body); !f.Error { // only its name says that it is one
 		ev.Message = f.Message
 		fillIn(&ev.Message, ev.Body)
@@ -123,7 +122,7 @@ func valid(data []byte) bool {
 // that nobody sees.
 func (s *streaming) damaged(data []byte, isError bool) error {
 	if isError {
-		return s.inBand(string(data))
+		return s.inBand(data)
 	}
 	e := &llm.Error{
 		Class: llm.Interrupted, Message: "an event of the stream is damaged", Evidence: llm.Evidence{Body: start(data)},

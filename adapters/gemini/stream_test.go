@@ -62,6 +62,9 @@ func TestStreamsThatFail(t *testing.T) {
 		{"ends after text, in words", events(first, "[DONE]"), llm.Interrupted, "Hel", "without a finish reason"},
 		{"ends after an unspecified finish reason", events(strings.Replace(first, `"index"`, `"finishReason":"FINISH_REASON_UNSPECIFIED","index"`, 1)),
 			llm.Interrupted, "Hel", "without a finish reason"},
+		{"ends after feedback that blocks nothing", events(`{"promptFeedback":{"blockReason":"BLOCK_REASON_UNSPECIFIED"}}`,
+			`{"promptFeedback":{"blockReason":"BLOCKED_REASON_UNSPECIFIED"}}`),
+			llm.Interrupted, "", "without a finish reason"},
 		{"ends before text", events(chunk("", "", counted)), llm.Interrupted, "", "without a finish reason"},
 		{"ends after the usage", events(`{` + counted[1:] + `}`), llm.Unavailable, "", "before an answer"},
 		{"cut within an event", events(first) + `data: {"candidates":[{"con`, llm.Interrupted, "Hel", "damaged"},
@@ -269,6 +272,9 @@ func TestAListOfChunksIsHeldToTheRulesOfStreams(t *testing.T) {
 			e := failure(t, resp, err)
 			if e.Class != llm.Interrupted || !strings.Contains(e.Error(), c.says) || e.Partial.Text() != "Hel" || e.Commit != llm.Committed {
 				t.Errorf("got %v, Partial %+v, commit %v", e, e.Partial, e.Commit)
+			}
+			if strings.Contains(e.Evidence.Body, "Hel") {
+				t.Errorf("the evidence is not the error alone: %s", e.Evidence.Body)
 			}
 		})
 	}
