@@ -14,8 +14,21 @@ import (
 // scope is what a request carries beside its data. Clones share it.
 type scope struct {
 	call    *call
+	derived *derived // nil: nothing
+}
+
+// derived is what few requests carry. It is not written once a request has it.
+type derived struct {
 	counter TokenCounter
-	watched *watched // whose request this was, before it was derived further
+	watched *watched                    // whose request this was, before it was derived further
+	do      func(context.Context) error // what a Guard's leaf runs
+}
+
+func (s scope) extras() derived {
+	if s.derived == nil {
+		return derived{}
+	}
+	return *s.derived
 }
 
 // A TokenCounter counts the input tokens of a request for one model.
@@ -32,11 +45,11 @@ type TokenCounter interface {
 // A gate hears of every attempt of its call, also of those that a concurrent branch makes. One that is about some
 // deployments looks at d.
 type Gate interface {
-	// Ask reports whether an attempt at d that starts in a while from now would be let through. It changes nothing: a stage
-	// asks it before it waits. d is nil where the deployment is not known.
-	Ask(ctx context.Context, req *Request, d *Deployment, in time.Duration) error
-	// Start is told that an attempt begins, after Ask(…, 0) let it through, and may still refuse it. The context it returns
-	// is the attempt's.
+	// Ask reports whether an attempt at d that starts at that moment, now or later, would be let through. It changes nothing:
+	// a stage asks it before it waits. d is nil where the deployment is not known.
+	Ask(ctx context.Context, req *Request, d *Deployment, at time.Time) error
+	// Start is told that an attempt begins, after Ask let it through, and may still refuse it. The context it returns is the
+	// attempt's.
 	Start(ctx context.Context, req *Request, d *Deployment, a *Attempt) (context.Context, error)
 	// End is told how an attempt that Start let through ended, with the context that Start returned.
 	End(ctx context.Context, req *Request, d *Deployment, a *Attempt)
@@ -46,7 +59,7 @@ type Gate interface {
 type OpenGate struct{}
 
 // Ask returns nil.
-func (OpenGate) Ask(context.Context, *Request, *Deployment, time.Duration) error { return nil }
+func (OpenGate) Ask(context.Context, *Request, *Deployment, time.Time) error { return nil }
 
 // Start returns ctx.
 func (OpenGate) Start(ctx context.Context, _ *Request, _ *Deployment, _ *Attempt) (context.Context, error) {
@@ -98,7 +111,7 @@ func (r *Request) Enforce(g Gate) Enforced {
 	}
 	c := r.scope.call
 	var n *gateNode
-	if i := c.used.Add(1) - 1; int(i) < len(c.nodes) {
+	if i := c.used.Add(1) - 1; i < int32(len(c.nodes)) {
 		n = &c.nodes[i]
 	} else {
 		n = &gateNode{}
@@ -157,21 +170,22 @@ func (r *Request) Gates() iter.Seq[Gate] {
 // WithCounter derives a request that deployments without a counter of their own count by c.
 func (r *Request) WithCounter(c TokenCounter) *Request {
 	d := r.Clone()
-	d.scope.counter = c
+	more := r.scope.extras()
+	more.counter = c
+	d.scope.derived = &more
 	return d
 }
 
 // call is what all requests of one call share: its account, which only this package writes, and the gates in force.
 type call struct {
 	mu     sync.Mutex
-	rows   []Attempt // those that ended or were skipped; not written once they are in here
-	made   int       // attempts begun
-	waited time.Duration
-	do     func(context.Context) error // what a Guard's leaf runs
-
-	gates atomic.Pointer[gateNode]
-	nodes [3]gateNode // room for the first gates, so that they need no allocation
-	used  atomic.Int32
+	rows   []Attempt    // those that ended or were skipped; not written once they are in here
+	waited atomic.Int64 // since the last attempt, in nanoseconds
+	gates  atomic.Pointer[gateNode]
+	nodes  [3]gateNode  // room for the first gates, so that they need no allocation
+	used   atomic.Int32 // of nodes
+	made   atomic.Int32 // attempts begun
+	edits  atomic.Int32 // how often rows changed
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.
@@ -189,21 +203,31 @@ func begin(r *Request) (_ *Request, c *call, outermost bool) {
 
 // start gives a its number, or says why the request allows no more.
 func (c *call) start(limit int, a *Attempt) *Error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.spent(limit); err != nil {
-		return err
+	for {
+		n := c.made.Load()
+		if limit > 0 && int(n) >= limit {
+			return c.spent(limit)
+		}
+		if c.made.CompareAndSwap(n, n+1) {
+			a.Index = int(n + 1)
+			break
+		}
 	}
-	c.made++
-	a.Index, a.Waited, c.waited = c.made, c.waited, 0
+	if c.waited.Load() != 0 {
+		a.Waited = time.Duration(c.waited.Swap(0))
+	}
 	return nil
 }
 
+// spent says that no more than limit attempts are made, if there were so many.
 func (c *call) spent(limit int) *Error {
-	if limit <= 0 || c.made < limit {
+	n := int(c.made.Load())
+	if limit <= 0 || n < limit {
 		return nil
 	}
-	e := &Error{Class: Exhausted, Message: fmt.Sprintf("%d of %d attempts used", c.made, limit)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &Error{Class: Exhausted, Message: fmt.Sprintf("%d of %d attempts used", n, limit)}
 	for i := len(c.rows) - 1; i >= 0; i-- {
 		if c.rows[i].Skipped == "" && c.rows[i].Err != nil {
 			e.Err = c.rows[i].Err
@@ -220,23 +244,28 @@ func (c *call) end(row *[1]Attempt) []Attempt {
 	defer c.mu.Unlock()
 	if row[0].Skipped != "" {
 		row[0].Index = 0
-		c.made--
+		c.made.Add(-1)
 	}
 	if c.rows == nil {
 		c.rows = row[:]
 	} else {
 		c.rows = append(c.rows, row[0])
 	}
+	c.edits.Add(1)
 	return c.rows[:len(c.rows):len(c.rows)]
 }
 
 func (c *call) skip(a Attempt) {
 	c.mu.Lock()
 	c.rows = append(c.rows, a)
+	c.edits.Add(1)
 	c.mu.Unlock()
 }
 
 func (c *call) attempts() []Attempt {
+	if c.edits.Load() == 0 {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rows[:len(c.rows):len(c.rows)]
@@ -253,7 +282,9 @@ func (c *call) finish(resp *Response, err error) (*Response, error) {
 		cp := *resp
 		resp = &cp
 	}
-	resp.Attempts = c.attempts()
+	if resp.call != c || c.edits.Load() != 1 || len(resp.Attempts) != 1 { // else it has the only one there was
+		resp.Attempts = c.attempts()
+	}
 	resp.call = nil // the account is closed, and need not be kept with what the request holds
 	return resp, nil
 }
@@ -271,10 +302,7 @@ func (r *Request) Made() int {
 	if r == nil || r.scope.call == nil {
 		return 0
 	}
-	c := r.scope.call
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.made
+	return int(r.scope.call.made.Load())
 }
 
 // Waited notes that the call waited d for its next attempt.
@@ -282,10 +310,7 @@ func (r *Request) Waited(d time.Duration) {
 	if r == nil || r.scope.call == nil {
 		return
 	}
-	c := r.scope.call
-	c.mu.Lock()
-	c.waited += d
-	c.mu.Unlock()
+	r.scope.call.waited.Add(int64(d))
 }
 
 // Skip enters into the account that a deployment was not called, and returns e, which says which one and why.
@@ -299,34 +324,29 @@ func (r *Request) Skip(e *Error) *Error {
 	return e
 }
 
-// Ask reports whether an attempt at d that starts in a while from now could be made: the caller is still there, the time
-// left covers the wait, attempts are left, and every gate lets it through. A stage asks before it waits, so that no wait
-// is for nothing. d may be nil.
-func (r *Request) Ask(ctx context.Context, d *Deployment, in time.Duration) error {
+// Ask reports whether an attempt at d that starts at that moment, now or later, could be made: the caller is still there,
+// the time left covers the wait, attempts are left, and every gate lets it through. A stage asks before it waits, so that
+// no wait is for nothing. d may be nil.
+func (r *Request) Ask(ctx context.Context, d *Deployment, at time.Time) error {
 	if ctx.Err() != nil {
 		return ContextError(ctx, nil)
 	}
-	if end, ok := ctx.Deadline(); ok && in > 0 {
-		if left := time.Until(end); left <= in {
-			return &Error{Class: Exhausted, Message: fmt.Sprintf("a wait of %v does not fit the %v left", round(in), round(left))}
+	if end, ok := ctx.Deadline(); ok && !at.Before(end) {
+		if in := time.Until(at); in > 0 {
+			return &Error{
+				Class: Exhausted, Message: fmt.Sprintf("a wait of %v does not fit the %v left", round(in), round(time.Until(end))),
+			}
 		}
 	}
-	if r == nil {
+	if r == nil || r.scope.call == nil {
 		return nil
 	}
-	if c := r.scope.call; c != nil && r.MaxAttempts > 0 {
-		c.mu.Lock()
-		err := c.spent(r.MaxAttempts)
-		c.mu.Unlock()
-		if err != nil {
-			return err
-		}
+	c := r.scope.call
+	if err := c.spent(r.MaxAttempts); err != nil {
+		return err
 	}
-	if r.scope.call == nil {
-		return nil
-	}
-	for n := r.scope.call.gates.Load(); n != nil; n = n.next {
-		if err := n.gate.Ask(ctx, r, d, in); err != nil {
+	for n := c.gates.Load(); n != nil; n = n.next {
+		if err := n.gate.Ask(ctx, r, d, at); err != nil {
 			return err
 		}
 	}
@@ -345,6 +365,7 @@ func (r *Response) Reject(e *Error) *Error {
 				continue
 			}
 			c.rows = slices.Clone(c.rows) // those handed out must not change under their reader
+			c.edits.Add(1)
 			a := &c.rows[i]
 			a.Class, a.Err, a.Commit = e.Class, e, Committed
 			e.Provider, e.Model = a.Provider, a.Model

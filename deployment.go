@@ -168,13 +168,17 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	if e := d.refuse(ctx, r); e != nil {
 		return nil, r.Skip(d.own(e))
 	}
+	now := time.Now()
+	if err := r.Ask(ctx, d, now); err != nil {
+		return nil, r.Skip(d.own(CopyError(err)))
+	}
 	// One allocation for the answer and its row in the account.
 	out := &struct {
 		Response
 		row [1]Attempt
 	}{}
 	a := &out.row[0]
-	a.Deployment, a.Provider, a.Model, a.Start = d.Name, d.Provider, d.model(r), time.Now()
+	a.Deployment, a.Provider, a.Model, a.Start = d.Name, d.Provider, d.model(r), now
 	if e := c.start(r.MaxAttempts, a); e != nil {
 		return nil, r.Skip(d.own(e))
 	}
@@ -243,12 +247,12 @@ func (d *Deployment) startGates(
 	return ctx, nil, nil
 }
 
-// refuse says why no attempt is to be made. Nothing is sent and nothing is spent.
+// refuse says why d cannot serve r. Nothing is sent and nothing is spent.
 func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
 	if err := d.check(); err != nil && d.Caller == nil {
 		return &Error{Class: Invalid, Message: err.Error()}
 	}
-	if r.scope.call.do == nil {
+	if r.scope.extras().do == nil {
 		if e := checkRequest(r); e != nil {
 			return e
 		}
@@ -262,19 +266,13 @@ func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
 		return d.fail(Unsupported, "the request asks for an answer of up to %d tokens; this deployment gives at most %d",
 			r.MaxTokens, d.MaxOutput)
 	}
-	if e := d.fits(ctx, r); e != nil {
-		return e
-	}
-	if err := r.Ask(ctx, d, 0); err != nil {
-		return CopyError(err)
-	}
-	return nil
+	return d.fits(ctx, r)
 }
 
 func (d *Deployment) fits(ctx context.Context, r *Request) *Error {
 	counter := d.Counter
 	if counter == nil {
-		counter = r.scope.counter
+		counter = r.scope.extras().counter
 	}
 	if d.Window <= 0 {
 		return nil

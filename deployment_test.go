@@ -453,7 +453,7 @@ type gateFuncs struct {
 	end   func(*llm.Attempt)
 }
 
-func (g *gateFuncs) Ask(context.Context, *llm.Request, *llm.Deployment, time.Duration) error {
+func (g *gateFuncs) Ask(context.Context, *llm.Request, *llm.Deployment, time.Time) error {
 	if g.ask != nil {
 		return g.ask()
 	}
@@ -523,25 +523,25 @@ func TestAskSaysBeforeAWaitWhetherItIsForNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		req, _ := ask().Watch()
-		if err := req.Ask(ctx, nil, 4*time.Second); err != nil {
+		if err := req.Ask(ctx, nil, time.Now().Add(4*time.Second)); err != nil {
 			t.Errorf("a wait that fits: %v", err)
 		}
-		if err := req.Ask(ctx, nil, 5*time.Second); !errors.Is(err, llm.Exhausted) || !strings.Contains(err.Error(), "5s") {
+		if err := req.Ask(ctx, nil, time.Now().Add(5*time.Second)); !errors.Is(err, llm.Exhausted) || !strings.Contains(err.Error(), "5s") {
 			t.Errorf("a wait as long as the time left: %v", err)
 		}
 		shut := req.Enforce(&gateFuncs{ask: func() error { return llm.Cooling }})
-		if err := req.Ask(ctx, nil, 0); !errors.Is(err, llm.Cooling) {
+		if err := req.Ask(ctx, nil, time.Now()); !errors.Is(err, llm.Cooling) {
 			t.Errorf("a gate that is shut: %v", err)
 		}
 		shut.Lift()
-		if err := req.Ask(ctx, nil, 0); err != nil {
+		if err := req.Ask(ctx, nil, time.Now()); err != nil {
 			t.Errorf("a gate that was lifted: %v", err)
 		}
 		cancel()
-		if err := req.Ask(ctx, nil, 0); !errors.Is(err, context.Canceled) {
+		if err := req.Ask(ctx, nil, time.Now()); !errors.Is(err, context.Canceled) {
 			t.Errorf("after cancel: %v", err)
 		}
-		if err := (*llm.Request)(nil).Ask(t.Context(), nil, time.Hour); err != nil {
+		if err := (*llm.Request)(nil).Ask(t.Context(), nil, time.Now().Add(time.Hour)); err != nil {
 			t.Errorf("nil request: %v", err)
 		}
 	})

@@ -15,7 +15,7 @@ func NewGuard(name string, c Chain) *Guard {
 }
 
 func runGuarded(ctx context.Context, req *Request) (*Response, error) {
-	if err := req.scope.call.do(ctx); err != nil {
+	if err := req.scope.extras().do(ctx); err != nil {
 		return nil, err
 	}
 	return &Response{}, nil
@@ -32,10 +32,10 @@ func Do[T any](ctx context.Context, g *Guard, fn func(context.Context) (T, error
 		return result, &Error{Class: Invalid, Owner: OwnerRequest, Err: errors.New("llm: Do needs a Guard and a function")}
 	}
 	r, c, _ := begin(&Request{})
-	c.do = func(ctx context.Context) (err error) {
+	r.scope.derived = &derived{do: func(ctx context.Context) (err error) {
 		result, err = fn(ctx)
 		return err
-	}
+	}}
 	resp, err := g.pipeline.Call(ctx, r)
 	if _, err = c.finish(resp, err); err != nil {
 		var zero T

@@ -94,7 +94,7 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 	case resp == nil:
 		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned neither answer nor error"}
 	}
-	if l.req.scope.call.do == nil {
+	if l.req.scope.extras().do == nil {
 		if err := usable(resp); err != nil {
 			return nil, err
 		}

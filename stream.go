@@ -105,9 +105,10 @@ type Progress struct {
 // watched is a request whose sink counts.
 type watched struct {
 	Request
-	n     int
-	next  Sink
-	first func()
+	derived // what Request carries
+	n       int
+	next    Sink
+	first   func()
 }
 
 // Deltas is the number of deltas handed out so far. Above zero, the stage must neither repeat the call nor move it.
@@ -154,12 +155,15 @@ func (r *Request) Watch() (*Request, Progress) {
 		return r, Progress{}
 	}
 	// Two stages with nothing between them see the same deltas. A request that was derived since is another value.
-	if w := r.scope.watched; w != nil && r == &w.Request {
+	more := r.scope.extras()
+	if w := more.watched; w != nil && r == &w.Request {
 		return r, Progress{w, w.n}
 	}
 	w := &watched{Request: *r, next: r.Sink}
 	w.Sink = w.sink
-	w.scope.watched = w
+	more.watched = w
+	w.derived = more
+	w.scope.derived = &w.derived
 	return &w.Request, Progress{w: w}
 }
 

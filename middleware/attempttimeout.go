@@ -69,22 +69,34 @@ func (s *attemptTimeout) Call(ctx context.Context, req *llm.Request) (*llm.Respo
 	if req == nil {
 		return s.next.Call(ctx, nil)
 	}
-	var end time.Time
-	if s.cfg.Total > 0 {
-		end = time.Now().Add(s.cfg.Total)
-		if theirs, ok := ctx.Deadline(); ok && !theirs.After(end) {
-			end = time.Time{}
-		}
-	}
+	end := s.end(ctx)
 	if req.Sink != nil && (s.cfg.FirstToken > 0 || s.cfg.Idle > 0) {
 		return s.watched(ctx, req, end)
 	}
 	if end.IsZero() {
 		return s.next.Call(ctx, req)
 	}
-	c := &lazyCtx{parent: ctx, end: end, cause: s.tookLong}
+	c := timeBudgetOf(req).room()
+	c.parent, c.end, c.cause = ctx, end, s.tookLong
 	defer c.stop()
 	return s.answer(c, req)
+}
+
+// end is when Total is over. Zero: ctx ends before.
+func (s *attemptTimeout) end(ctx context.Context) time.Time {
+	if s.cfg.Total == 0 {
+		return time.Time{}
+	}
+	theirs, ok := ctx.Deadline()
+	if !ok {
+		return time.Now().Add(s.cfg.Total)
+	}
+	// Counted from their end: the time left costs half of what the time of day does.
+	after := time.Until(theirs) - s.cfg.Total
+	if after <= 0 {
+		return time.Time{}
+	}
+	return theirs.Add(-after)
 }
 
 func (s *attemptTimeout) answer(c *lazyCtx, req *llm.Request) (*llm.Response, error) {

@@ -130,7 +130,7 @@ func (s *cooldown) free(p *restPass) {
 }
 
 // Ask lets no retry through once another call has put the deployment to rest.
-func (s *cooldown) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+func (s *cooldown) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Time) error {
 	if s.elsewhere(d) {
 		return nil
 	}
@@ -188,7 +188,7 @@ type probeGate struct {
 }
 
 // Ask lets the probe go on until something else rests or it was overtaken.
-func (p *probeGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+func (p *probeGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Time) error {
 	if p.s.elsewhere(d) {
 		return nil
 	}

@@ -78,13 +78,13 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	if req == nil {
 		return s.next.Call(ctx, nil)
 	}
-	b := &timeBudget{cfg: &s.cfg, began: time.Now(), least: s.cfg.MinAttempt}
-	b.whole.end = b.began.Add(s.cfg.Total)
+	b, began := &timeBudget{cfg: &s.cfg, least: s.cfg.MinAttempt}, time.Now()
+	b.whole.end = began.Add(s.cfg.Total)
 	limited := ctx
 	if theirs, ok := ctx.Deadline(); ok && !theirs.After(b.whole.end) {
 		b.whole.end, b.theirs = theirs, true
 		if s.scaled {
-			b.least = min(b.least, theirs.Sub(b.began)/10)
+			b.least = min(b.least, theirs.Sub(began)/10)
 		}
 	} else {
 		b.whole.parent, b.whole.cause = ctx, s.ranOut
@@ -100,43 +100,44 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	return resp, nil
 }
 
-// timeBudget is the time of one call: its context, the gate of its attempts, and the first share that a fallback asks for.
+// timeBudget is the time of one call: its context, the gate of its attempts, and room for the limits within, of which a
+// call without failures has two: a fallback's share and the attempt's.
 type timeBudget struct {
 	llm.OpenGate
-	cfg        *DeadlineConfig
-	began      time.Time
-	least      time.Duration
-	whole      lazyCtx // its end is that of the call
-	theirs     bool    // which is the caller's, so that whole is not used
-	first      lazyCtx
-	firstTaken atomic.Bool
+	cfg    *DeadlineConfig
+	least  time.Duration
+	whole  lazyCtx // its end is that of the call
+	theirs bool    // which is the caller's, so that whole is not used
+	taken  atomic.Int32
+	rooms  [2]lazyCtx
 }
 
 // need is the time that an attempt at d must have. What was learned never asks for so much that no call could begin, or
 // it could not be unlearned.
-func (b *timeBudget) need(d *llm.Deployment) time.Duration {
+func (b *timeBudget) need(d *llm.Deployment, at time.Time) time.Duration {
 	if d == nil {
 		return b.least
 	}
-	expected := b.cfg.Estimates.at(d.Name, b.began)
-	if !b.cfg.Estimates.fixed(d.Name) {
+	t := b.cfg.Estimates.known(d.Name)
+	expected := t.expects(at, b.cfg.Estimates.cfg.Memory)
+	if !t.isFixed() {
 		expected = min(expected, b.cfg.Total*9/10)
 	}
 	return max(expected, b.least)
 }
 
 // Ask refuses what would not be done in time.
-func (b *timeBudget) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, in time.Duration) error {
-	need, left := b.need(d), time.Until(b.whole.end)
-	if left-in >= need {
+func (b *timeBudget) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, at time.Time) error {
+	need, left := b.need(d, at), b.whole.end.Sub(at)
+	if left >= need {
 		return nil
 	}
 	e := &llm.Error{Class: llm.Exhausted}
 	if d != nil {
 		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
 	}
-	if in > 0 {
-		e.Message = fmt.Sprintf("needs about %v, %v left after a wait of %v", shortly(need), shortly(max(left-in, 0)), shortly(in))
+	if in := time.Until(at); in > 0 {
+		e.Message = fmt.Sprintf("needs about %v, %v left after a wait of %v", shortly(need), shortly(max(left, 0)), shortly(in))
 	} else {
 		e.Message = fmt.Sprintf("needs about %v, %v left", shortly(need), shortly(max(left, 0)))
 	}
@@ -145,8 +146,12 @@ func (b *timeBudget) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, i
 
 // End learns from attempts that answered.
 func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a *llm.Attempt) {
-	if a.Err == nil && a.Skipped == "" && !b.cfg.Estimates.fixed(d.Name) {
-		b.cfg.Estimates.learn(d.Name, a.Took, a.Start.Add(a.Took))
+	if a.Err != nil || a.Skipped != "" {
+		return
+	}
+	e := b.cfg.Estimates
+	if t := e.track(d.Name); !t.isFixed() {
+		t.add(a.Took, a.Start.Add(a.Took).UnixNano(), &e.cfg)
 	}
 }
 

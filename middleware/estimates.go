@@ -45,43 +45,37 @@ func NewEstimates(cfg EstimatesConfig) *Estimates {
 	}
 	cfg.Fixed = maps.Clone(cfg.Fixed)
 	cfg.Memory = durationOr("Estimates", "Memory", cfg.Memory, 10*time.Minute)
-	return &Estimates{cfg: cfg}
+	e := &Estimates{cfg: cfg}
+	for name, d := range cfg.Fixed {
+		e.track(name).fixed = d
+	}
+	return e
 }
 
 // Of is the time that an attempt at the deployment is expected to take at most. 0: nothing is known of it, or too little;
 // five answers are enough.
-func (e *Estimates) Of(deployment string) time.Duration { return e.at(deployment, time.Now()) }
-
-func (e *Estimates) at(deployment string, now time.Time) time.Duration {
-	if d := e.cfg.Fixed[deployment]; d > 0 {
-		return d
-	}
-	if all := e.tracks.Load(); all != nil {
-		if t := (*all)[deployment]; t != nil && now.UnixNano()-t.newest.Load() < int64(e.cfg.Memory) {
-			return time.Duration(t.estimate.Load())
-		}
-	}
-	return 0
+func (e *Estimates) Of(deployment string) time.Duration {
+	return e.known(deployment).expects(time.Now(), e.cfg.Memory)
 }
-
-func (e *Estimates) fixed(deployment string) bool { return e.cfg.Fixed[deployment] > 0 }
 
 // Learn takes in an answer that took as long. [Deadline] does so by itself; a program that remembers yesterday's times can
 // start with them.
 func (e *Estimates) Learn(deployment string, took time.Duration) {
-	e.learn(deployment, took, time.Now())
+	e.track(deployment).add(took, time.Now().UnixNano(), &e.cfg)
 }
 
-func (e *Estimates) learn(deployment string, took time.Duration, now time.Time) {
-	e.track(deployment).add(took, now.UnixNano(), e.cfg)
+// known is what was learned of a deployment. nil: nothing.
+func (e *Estimates) known(deployment string) *track {
+	if all := e.tracks.Load(); all != nil {
+		return (*all)[deployment]
+	}
+	return nil
 }
 
 // track finds without a lock what is there. Deployments are few, so a new one copies the map.
 func (e *Estimates) track(deployment string) *track {
-	if all := e.tracks.Load(); all != nil {
-		if t := (*all)[deployment]; t != nil {
-			return t
-		}
+	if t := e.known(deployment); t != nil {
+		return t
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,6 +95,7 @@ func (e *Estimates) track(deployment string) *track {
 // track is a histogram of durations: buckets of a millisecond up to 8 ms, then eight to each doubling, so an estimate is
 // at most an eighth too long. Its numbers may be off by what runs at the same moment, which an estimate can bear.
 type track struct {
+	fixed    time.Duration // above 0: configured, what is learned does not count
 	counts   [trackBuckets]atomic.Uint32
 	total    atomic.Int64
 	estimate atomic.Int64
@@ -130,16 +125,36 @@ func bucketEnd(i int) time.Duration {
 	return time.Duration(i%8+9) << shift * time.Millisecond
 }
 
-func (t *track) add(took time.Duration, now int64, cfg EstimatesConfig) {
-	t.halved.CompareAndSwap(0, now)
-	if last := t.newest.Load(); last != 0 && now-last >= int64(cfg.Memory) {
+func (t *track) isFixed() bool { return t != nil && t.fixed > 0 }
+
+// expects is the estimate at a time. 0: none, or one that is older than memory.
+func (t *track) expects(at time.Time, memory time.Duration) time.Duration {
+	switch {
+	case t == nil:
+		return 0
+	case t.fixed > 0:
+		return t.fixed
+	case at.UnixNano()-t.newest.Load() >= int64(memory):
+		return 0
+	}
+	return time.Duration(t.estimate.Load())
+}
+
+func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) {
+	if t.halved.Load() == 0 {
+		t.halved.CompareAndSwap(0, now)
+	}
+	last := t.newest.Load()
+	if last != 0 && now-last >= int64(cfg.Memory) {
 		t.fade(now, true)
 	} else if t.total.Load() >= trackFull || now-t.halved.Load() >= int64(cfg.Memory) {
 		t.fade(now, false)
 	}
 	t.counts[bucketOf(took)].Add(1)
 	n := t.total.Add(1)
-	t.newest.Store(now)
+	if now-last > int64(cfg.Memory)/1000 { // as exact as it has to be, and not written by every call
+		t.newest.Store(now)
+	}
 	// While there are few, each one may move the estimate.
 	if n <= 64 || n%16 == 0 {
 		t.estimate.Store(int64(t.quantile(cfg.Quantile)))

@@ -229,7 +229,7 @@ type fallbackGate struct {
 	closed string
 }
 
-func (g *fallbackGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+func (g *fallbackGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ time.Time) error {
 	if g.closed == "" || d != nil && d.Name == g.closed {
 		return &llm.Error{Class: llm.Exhausted, Message: "closed"}
 	}

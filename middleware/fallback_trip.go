@@ -29,7 +29,7 @@ func (t *tried) mark(ctx context.Context) context.Context { return context.WithV
 
 func (t *tried) marks(ctx context.Context) bool { return ctx.Value(t) != nil }
 
-func (t *tried) Ask(ctx context.Context, _ *llm.Request, d *llm.Deployment, _ time.Duration) error {
+func (t *tried) Ask(ctx context.Context, _ *llm.Request, d *llm.Deployment, _ time.Time) error {
 	if d != nil && slices.Contains(t.names, d.Name) && t.marks(ctx) {
 		return &llm.Error{Class: llm.Exhausted, Deployment: d.Name, Provider: d.Provider, Model: d.Model, Err: errTried}
 	}
@@ -155,7 +155,7 @@ func (t *trip) move(ctx context.Context) context.Context {
 	gate := &tried{by: t.f, names: slices.Clone(t.tried)}
 	t.gate = t.r.Enforce(gate)
 	ctx = gate.mark(ctx)
-	over := t.r.Ask(ctx, nil, 0)
+	over := t.r.Ask(ctx, nil, time.Now())
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
 		if rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name) {
@@ -167,7 +167,7 @@ func (t *trip) move(ctx context.Context) context.Context {
 		case over != nil:
 			why = llm.AsError(over)
 		case rt.only != nil:
-			if denied := t.r.Ask(ctx, rt.only, 0); denied != nil {
+			if denied := t.r.Ask(ctx, rt.only, time.Now()); denied != nil {
 				why = llm.AsError(denied)
 			}
 		}

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +19,12 @@ type lazyCtx struct {
 	end    time.Time       // when it ends by itself, earlier than parent's deadline. Zero: it does not
 	cause  *llm.Error      // why, then
 
-	mu      sync.Mutex
-	made    atomic.Pointer[madeCtx]
-	stopped atomic.Bool
-	loose   bool // cancel may be called
+	loose bool                    // cancel may be called
+	made  atomic.Pointer[madeCtx] // nil: nobody needed it yet
 }
+
+// lazyStopped stands for the made context of one that was stopped before anybody needed it.
+var lazyStopped = &madeCtx{}
 
 // madeCtx is the context of the standard library behind a lazyCtx.
 type madeCtx struct {
@@ -55,13 +55,10 @@ func (c *lazyCtx) Done() <-chan struct{} { return c.get().Done() }
 
 // Err reads the clock while nobody waits.
 func (c *lazyCtx) Err() error {
-	if m := c.made.Load(); m != nil {
-		return m.Err()
+	if c.made.Load() == nil && !c.late() {
+		return c.around().Err()
 	}
-	if c.stopped.Load() || c.late() {
-		return c.get().Err()
-	}
-	return c.around().Err()
+	return c.get().Err()
 }
 
 // around is the context that can end c before its time. Lazy ones between, whose time is over later than c's, cannot, so
@@ -71,7 +68,7 @@ func (c *lazyCtx) around() context.Context {
 	if c.end.IsZero() {
 		return p
 	}
-	for l, ok := p.(*lazyCtx); ok && !l.loose && l.made.Load() == nil && !l.stopped.Load(); l, ok = p.(*lazyCtx) {
+	for l, ok := p.(*lazyCtx); ok && !l.loose && l.made.Load() == nil; l, ok = p.(*lazyCtx) {
 		p = l.parent
 	}
 	return p
@@ -79,10 +76,10 @@ func (c *lazyCtx) around() context.Context {
 
 // Value asks the made context where there is one: that is how context.Cause and child contexts find it.
 func (c *lazyCtx) Value(key any) any {
-	if m := c.made.Load(); m != nil {
-		return m.Value(key)
+	if c.made.Load() == nil {
+		return c.parent.Value(key)
 	}
-	return c.parent.Value(key)
+	return c.get().Value(key)
 }
 
 // late reports whether the own time is over. If the parent's deadline has passed too, the own one, being earlier, came first.
@@ -91,18 +88,23 @@ func (c *lazyCtx) late() bool {
 }
 
 func (c *lazyCtx) get() *madeCtx {
-	if m := c.made.Load(); m != nil {
-		return m
+	for {
+		old := c.made.Load()
+		if old != nil && old != lazyStopped {
+			return old
+		}
+		m := c.make(old != nil)
+		if c.made.CompareAndSwap(old, m) {
+			return m
+		}
+		m.over(nil) // somebody was faster
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m := c.made.Load(); m != nil {
-		return m
-	}
-	m := &madeCtx{}
-	base := c.around()
+}
+
+func (c *lazyCtx) make(stopped bool) *madeCtx {
+	m, base := &madeCtx{}, c.around()
 	switch {
-	case c.stopped.Load():
+	case stopped:
 		m.Context, m.cancel = context.WithCancelCause(base)
 		m.cancel(nil)
 	case c.late():
@@ -115,7 +117,6 @@ func (c *lazyCtx) get() *madeCtx {
 		}
 		m.Context, m.release = context.WithDeadlineCause(base, c.end, c.cause)
 	}
-	c.made.Store(m)
 	return m
 }
 
@@ -124,12 +125,8 @@ func (c *lazyCtx) cancel(cause error) { c.get().over(cause) }
 
 // stop ends the context and releases what it holds.
 func (c *lazyCtx) stop() {
-	c.mu.Lock()
-	c.stopped.Store(true)
-	m := c.made.Load()
-	c.mu.Unlock()
-	if m != nil {
-		m.over(nil)
+	if c.made.Load() != nil || !c.made.CompareAndSwap(nil, lazyStopped) {
+		c.made.Load().over(nil)
 	}
 }
 

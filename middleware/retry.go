@@ -132,7 +132,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 			return nil, endedWaiting(ctx, err, time.Since(start))
 		}
 		// Another call may have put the deployment to rest meanwhile.
-		if denied := r.Ask(ctx, s.deployment, 0); denied != nil {
+		if denied := r.Ask(ctx, s.deployment, time.Now()); denied != nil {
 			s.cfg.Budget.deposit(cost)
 			if ctx.Err() != nil {
 				return nil, endedWaiting(ctx, err, time.Since(start))
@@ -188,7 +188,7 @@ func (s *retry) allowed(ctx context.Context, r *llm.Request, last *llm.Error, wa
 		deny("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
 		return 0, false
 	}
-	if denied := r.Ask(ctx, s.deployment, wait); denied != nil {
+	if denied := r.Ask(ctx, s.deployment, time.Now().Add(wait)); denied != nil {
 		skipRetry(r, last, llm.AsError(denied))
 		return 0, false
 	}

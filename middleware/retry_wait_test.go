@@ -182,11 +182,10 @@ type retryGate struct {
 	asked  []time.Duration
 }
 
-func (g *retryGate) Ask(_ context.Context, _ *llm.Request, _ *llm.Deployment, in time.Duration) error {
-	g.asked = append(g.asked, in)
-	at := time.Now()
-	if !g.blind {
-		at = at.Add(in)
+func (g *retryGate) Ask(_ context.Context, _ *llm.Request, _ *llm.Deployment, at time.Time) error {
+	g.asked = append(g.asked, time.Until(at))
+	if g.blind {
+		at = time.Now()
 	}
 	if !at.Before(g.closes) {
 		return &llm.Error{Class: llm.Cooling, Message: "the gate is closed"}

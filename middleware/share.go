@@ -21,20 +21,22 @@ func timeBudgetOf(r *llm.Request) *timeBudget {
 // until is when d has to give way to next, for a call that has time until end. Zero: there is no time for both.
 func (b *timeBudget) until(end time.Time, d, next *llm.Deployment) time.Time {
 	left := time.Until(end)
-	keep := b.cfg.Reserve
+	now, keep := end.Add(-left), b.cfg.Reserve
 	if keep == 0 {
-		keep = max(b.need(next), left/10)
+		keep = max(b.need(next, now), left/10)
 	}
-	if left-keep < b.need(d) {
+	if left-keep < b.need(d, now) {
 		return time.Time{}
 	}
 	return end.Add(-keep)
 }
 
-// room is where a share is put: a call that is answered by its first deployment allocates none.
+// room is where a limit within the call's is put: a call that is answered by its first deployment allocates none.
 func (b *timeBudget) room() *lazyCtx {
-	if b.firstTaken.CompareAndSwap(false, true) {
-		return &b.first
+	if b != nil {
+		if i := b.taken.Add(1) - 1; i < int32(len(b.rooms)) {
+			return &b.rooms[i]
+		}
 	}
 	return &lazyCtx{}
 }

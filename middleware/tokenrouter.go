@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelchain/llm"
 )
@@ -216,7 +217,7 @@ func (t *tokenRouter) callNormal(ctx context.Context, req *llm.Request) (*llm.Re
 	case r.ReplayUnsafe && e.Commit != llm.CommitNone:
 		return nil, uncertain(err)
 	}
-	if denied := r.Ask(ctx, only(t.long.Caller), 0); denied != nil {
+	if denied := r.Ask(ctx, only(t.long.Caller), time.Now()); denied != nil {
 		r.Skip(t.notMoved(denied))
 		return nil, err
 	}
