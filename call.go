@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,58 +37,6 @@ type TokenCounter interface {
 	CountTokens(ctx context.Context, req *Request, limit int) (int, error)
 }
 
-// A Gate has a say in the attempts of a call: deadline, cooldown and budget are gates, and so is the telemetry of attempts.
-// A stage puts one in force with [Request.Enforce] for as long as it runs. All methods must be safe for concurrent use.
-// Embed [OpenGate] for those not needed.
-//
-// A gate hears of every attempt of its call, also of those that a concurrent branch makes. One that is about some
-// deployments looks at d.
-type Gate interface {
-	// Ask reports whether an attempt at d that starts at that moment, now or later, would be let through. It changes nothing:
-	// a stage asks it before it waits. d is nil where the deployment is not known.
-	Ask(ctx context.Context, req *Request, d *Deployment, at time.Time) error
-	// Start is told that an attempt begins, after Ask let it through, and may still refuse it. The context it returns is the
-	// attempt's.
-	Start(ctx context.Context, req *Request, d *Deployment, a *Attempt) (context.Context, error)
-	// End is told how an attempt that Start let through ended, with the context that Start returned.
-	End(ctx context.Context, req *Request, d *Deployment, a *Attempt)
-}
-
-// OpenGate lets everything through.
-type OpenGate struct{}
-
-// Ask returns nil.
-func (OpenGate) Ask(context.Context, *Request, *Deployment, time.Time) error { return nil }
-
-// Start returns ctx.
-func (OpenGate) Start(ctx context.Context, _ *Request, _ *Deployment, _ *Attempt) (context.Context, error) {
-	return ctx, nil
-}
-
-// End does nothing.
-func (OpenGate) End(context.Context, *Request, *Deployment, *Attempt) {}
-
-// A Classifier is a Gate that also says what class a failed attempt is of. Of several in force the newest is asked first.
-type Classifier interface {
-	Gate
-	// Classify returns err, of an attempt at d made under ctx, with its class, as a value of its own. nil leaves the verdict
-	// to the next one.
-	Classify(ctx context.Context, d *Deployment, err error) *Error
-}
-
-// gateNode is one gate in force. It is not written once it is in the list, so that an attempt may go on reading the list
-// that it began with.
-type gateNode struct {
-	gate Gate
-	next *gateNode
-}
-
-// Enforced is a gate in force.
-type Enforced struct {
-	call *call
-	node *gateNode
-}
-
 // Accounted is r if its call has an account of attempts, else a copy that begins one. A stage that uses Enforce passes on
 // what it returns.
 func (r *Request) Accounted() *Request {
@@ -98,73 +45,6 @@ func (r *Request) Accounted() *Request {
 	}
 	r, _, _ = begin(r)
 	return r
-}
-
-// Enforce puts g in force for the attempts of r's call, until Lift:
-//
-//	defer r.Enforce(g).Lift()
-//
-// r must be Accounted.
-func (r *Request) Enforce(g Gate) Enforced {
-	if r == nil || r.scope.call == nil {
-		return Enforced{}
-	}
-	c := r.scope.call
-	var n *gateNode
-	if i := c.used.Add(1) - 1; i < int32(len(c.nodes)) {
-		n = &c.nodes[i]
-	} else {
-		n = &gateNode{}
-	}
-	n.gate = g
-	for {
-		n.next = c.gates.Load()
-		if c.gates.CompareAndSwap(n.next, n) {
-			return Enforced{c, n}
-		}
-	}
-}
-
-// Lift ends what Enforce began. Attempts under way still tell the gate how they end.
-func (e Enforced) Lift() {
-	if e.call == nil {
-		return
-	}
-	for {
-		all := e.call.gates.Load()
-		if e.call.gates.CompareAndSwap(all, without(all, e.node)) {
-			return
-		}
-	}
-}
-
-// without is the list from n on without gone.
-func without(n, gone *gateNode) *gateNode {
-	switch n {
-	case nil:
-		return nil
-	case gone:
-		return n.next
-	}
-	rest := without(n.next, gone)
-	if rest == n.next {
-		return n
-	}
-	return &gateNode{n.gate, rest}
-}
-
-// Gates yields the gates in force, the newest first.
-func (r *Request) Gates() iter.Seq[Gate] {
-	return func(yield func(Gate) bool) {
-		if r == nil || r.scope.call == nil {
-			return
-		}
-		for n := r.scope.call.gates.Load(); n != nil; n = n.next {
-			if !yield(n.gate) {
-				return
-			}
-		}
-	}
 }
 
 // WithCounter derives a request that deployments without a counter of their own count by c.
@@ -322,35 +202,6 @@ func (r *Request) Skip(e *Error) *Error {
 		Deployment: e.Deployment, Provider: e.Provider, Model: e.Model, Start: time.Now(), Class: e.Class, Skipped: e.text(), Err: e,
 	})
 	return e
-}
-
-// Ask reports whether an attempt at d that starts at that moment, now or later, could be made: the caller is still there,
-// the time left covers the wait, attempts are left, and every gate lets it through. A stage asks before it waits, so that
-// no wait is for nothing. d may be nil.
-func (r *Request) Ask(ctx context.Context, d *Deployment, at time.Time) error {
-	if ctx.Err() != nil {
-		return ContextError(ctx, nil)
-	}
-	if end, ok := ctx.Deadline(); ok && !at.Before(end) {
-		if in := time.Until(at); in > 0 {
-			return &Error{
-				Class: Exhausted, Message: fmt.Sprintf("a wait of %v does not fit the %v left", round(in), round(time.Until(end))),
-			}
-		}
-	}
-	if r == nil || r.scope.call == nil {
-		return nil
-	}
-	c := r.scope.call
-	if err := c.spent(r.MaxAttempts); err != nil {
-		return err
-	}
-	for n := c.gates.Load(); n != nil; n = n.next {
-		if err := n.gate.Ask(ctx, r, d, at); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Reject turns an answer into the failure e, because a stage finds it unusable, and says so in the account of attempts.

@@ -126,13 +126,19 @@ func (b *timeBudget) need(d *llm.Deployment, at time.Time) time.Duration {
 	return max(expected, b.least)
 }
 
+// suffices reports whether an attempt at d that begins at a time would be done in left. Mostly there is more than any
+// deployment needs.
+func (b *timeBudget) suffices(left time.Duration, d *llm.Deployment, at time.Time) bool {
+	return left >= max(b.cfg.Estimates.longest(), b.least) || left >= b.need(d, at)
+}
+
 // Ask refuses what would not be done in time.
 func (b *timeBudget) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, at time.Time) error {
-	need, left := b.need(d, at), b.whole.end.Sub(at)
-	if left >= need {
+	left := b.whole.end.Sub(at)
+	if b.suffices(left, d, at) {
 		return nil
 	}
-	e := &llm.Error{Class: llm.Exhausted}
+	need, e := b.need(d, at), &llm.Error{Class: llm.Exhausted}
 	if d != nil {
 		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
 	}
@@ -151,7 +157,7 @@ func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a
 	}
 	e := b.cfg.Estimates
 	if t := e.track(d.Name); !t.isFixed() {
-		t.add(a.Took, a.Start.Add(a.Took).UnixNano(), &e.cfg)
+		e.raise(t.add(a.Took, a.Start.Add(a.Took).UnixNano(), &e.cfg))
 	}
 }
 

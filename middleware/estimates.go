@@ -27,6 +27,7 @@ type Estimates struct {
 	cfg    EstimatesConfig
 	mu     sync.Mutex // held to add a track
 	tracks atomic.Pointer[map[string]*track]
+	most   atomic.Int64 // no estimate is or was longer
 }
 
 // NewEstimates is an Estimates that has learned nothing yet. It panics on a Quantile outside 0 to 1 and on negative
@@ -48,6 +49,7 @@ func NewEstimates(cfg EstimatesConfig) *Estimates {
 	e := &Estimates{cfg: cfg}
 	for name, d := range cfg.Fixed {
 		e.track(name).fixed = d
+		e.raise(d)
 	}
 	return e
 }
@@ -61,7 +63,19 @@ func (e *Estimates) Of(deployment string) time.Duration {
 // Learn takes in an answer that took as long. [Deadline] does so by itself; a program that remembers yesterday's times can
 // start with them.
 func (e *Estimates) Learn(deployment string, took time.Duration) {
-	e.track(deployment).add(took, time.Now().UnixNano(), &e.cfg)
+	e.raise(e.track(deployment).add(took, time.Now().UnixNano(), &e.cfg))
+}
+
+// longest is an upper bound of all estimates.
+func (e *Estimates) longest() time.Duration { return time.Duration(e.most.Load()) }
+
+func (e *Estimates) raise(to time.Duration) {
+	for {
+		most := e.most.Load()
+		if int64(to) <= most || e.most.CompareAndSwap(most, int64(to)) {
+			return
+		}
+	}
 }
 
 // known is what was learned of a deployment. nil: nothing.
@@ -140,7 +154,8 @@ func (t *track) expects(at time.Time, memory time.Duration) time.Duration {
 	return time.Duration(t.estimate.Load())
 }
 
-func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) {
+// add takes in an answer and returns the new estimate.
+func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) time.Duration {
 	if t.halved.Load() == 0 {
 		t.halved.CompareAndSwap(0, now)
 	}
@@ -159,6 +174,7 @@ func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) {
 	if n <= 64 || n%16 == 0 {
 		t.estimate.Store(int64(t.quantile(cfg.Quantile)))
 	}
+	return time.Duration(t.estimate.Load())
 }
 
 // fade forgets all, or half.

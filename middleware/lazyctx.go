@@ -61,6 +61,14 @@ func (c *lazyCtx) Err() error {
 	return c.get().Err()
 }
 
+// ErrBefore is Err, if the own time is not over at a moment that is not past; then it takes no look at the clock.
+func (c *lazyCtx) ErrBefore(at time.Time) (err error, known bool) { //nolint:staticcheck // known says whether err counts
+	if c.made.Load() != nil || c.end.IsZero() || !at.Before(c.end) {
+		return nil, false
+	}
+	return c.around().Err(), true
+}
+
 // around is the context that can end c before its time. Lazy ones between, whose time is over later than c's, cannot, so
 // there is no need to ask them for the time or to make them.
 func (c *lazyCtx) around() context.Context {

@@ -23,9 +23,11 @@ func (b *timeBudget) until(end time.Time, d, next *llm.Deployment) time.Time {
 	left := time.Until(end)
 	now, keep := end.Add(-left), b.cfg.Reserve
 	if keep == 0 {
-		keep = max(b.need(next, now), left/10)
+		if keep = left / 10; !b.suffices(keep, next, now) {
+			keep = b.need(next, now)
+		}
 	}
-	if left-keep < b.need(d, now) {
+	if !b.suffices(left-keep, d, now) {
 		return time.Time{}
 	}
 	return end.Add(-keep)
