@@ -58,14 +58,16 @@ func (r *Request) WithCounter(c TokenCounter) *Request {
 
 // call is what all requests of one call share: its account, which only this package writes, and the gates in force.
 type call struct {
-	mu     sync.Mutex
-	rows   []Attempt    // those that ended or were skipped; not written once they are in here
+	// The rows of those that ended or were skipped: the first, and from the second on all. What they point to is not written.
+	first atomic.Pointer[[1]Attempt]
+	more  atomic.Pointer[[]Attempt] // written under mu
+	mu    sync.Mutex
+
 	waited atomic.Int64 // since the last attempt, in nanoseconds
 	gates  atomic.Pointer[gateNode]
 	nodes  [3]gateNode  // room for the first gates, so that they need no allocation
 	used   atomic.Int32 // of nodes
 	made   atomic.Int32 // attempts begun
-	edits  atomic.Int32 // how often rows changed
 }
 
 // begin returns r if it belongs to a call, else a copy that begins one.
@@ -105,50 +107,49 @@ func (c *call) spent(limit int) *Error {
 	if limit <= 0 || n < limit {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	e := &Error{Class: Exhausted, Message: fmt.Sprintf("%d of %d attempts used", n, limit)}
-	for i := len(c.rows) - 1; i >= 0; i-- {
-		if c.rows[i].Skipped == "" && c.rows[i].Err != nil {
-			e.Err = c.rows[i].Err
+	for _, a := range slices.Backward(c.attempts()) {
+		if a.Skipped == "" && a.Err != nil {
+			e.Err = a.Err
 			break
 		}
 	}
 	return e
 }
 
-// end enters an attempt that start gave a number to, and returns the account. row holds it alone and is not written from
-// now on.
+// end enters an attempt that start gave a number to, and returns the account. row is not written from now on.
 func (c *call) end(row *[1]Attempt) []Attempt {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if row[0].Skipped != "" {
 		row[0].Index = 0
 		c.made.Add(-1)
 	}
-	if c.rows == nil {
-		c.rows = row[:]
-	} else {
-		c.rows = append(c.rows, row[0])
-	}
-	c.edits.Add(1)
-	return c.rows[:len(c.rows):len(c.rows)]
+	return c.enter(row)
 }
 
-func (c *call) skip(a Attempt) {
-	c.mu.Lock()
-	c.rows = append(c.rows, a)
-	c.edits.Add(1)
-	c.mu.Unlock()
-}
-
-func (c *call) attempts() []Attempt {
-	if c.edits.Load() == 0 {
-		return nil
+func (c *call) enter(row *[1]Attempt) []Attempt {
+	if c.first.CompareAndSwap(nil, row) {
+		return row[:]
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rows[:len(c.rows):len(c.rows)]
+	var rows []Attempt
+	if more := c.more.Load(); more != nil {
+		rows = append(*more, row[0]) // beyond what was handed out
+	} else {
+		rows = append(c.first.Load()[:], row[0])
+	}
+	c.more.Store(&rows)
+	return slices.Clip(rows)
+}
+
+func (c *call) attempts() []Attempt {
+	if more := c.more.Load(); more != nil {
+		return slices.Clip(*more)
+	}
+	if first := c.first.Load(); first != nil {
+		return first[:]
+	}
+	return nil
 }
 
 // finish puts the whole account on what leaves the outermost layer.
@@ -162,9 +163,7 @@ func (c *call) finish(resp *Response, err error) (*Response, error) {
 		cp := *resp
 		resp = &cp
 	}
-	if resp.call != c || c.edits.Load() != 1 || len(resp.Attempts) != 1 { // else it has the only one there was
-		resp.Attempts = c.attempts()
-	}
+	resp.Attempts = c.attempts()
 	resp.call = nil // the account is closed, and need not be kept with what the request holds
 	return resp, nil
 }
@@ -198,9 +197,9 @@ func (r *Request) Skip(e *Error) *Error {
 	if r == nil || r.scope.call == nil {
 		return e
 	}
-	r.scope.call.skip(Attempt{
+	r.scope.call.enter(&[1]Attempt{{
 		Deployment: e.Deployment, Provider: e.Provider, Model: e.Model, Start: time.Now(), Class: e.Class, Skipped: e.text(), Err: e,
-	})
+	}})
 	return e
 }
 
@@ -211,15 +210,15 @@ func (r *Response) Reject(e *Error) *Error {
 	if c := r.call; c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for i := len(c.rows) - 1; i >= 0; i-- {
-			if c.rows[i].Skipped != "" || c.rows[i].Deployment != r.Deployment || c.rows[i].RequestID != r.RequestID {
+		rows := slices.Clone(c.attempts()) // those handed out must not change under their reader
+		for i := len(rows) - 1; i >= 0; i-- {
+			a := &rows[i]
+			if a.Skipped != "" || a.Deployment != r.Deployment || a.RequestID != r.RequestID {
 				continue
 			}
-			c.rows = slices.Clone(c.rows) // those handed out must not change under their reader
-			c.edits.Add(1)
-			a := &c.rows[i]
 			a.Class, a.Err, a.Commit = e.Class, e, Committed
 			e.Provider, e.Model = a.Provider, a.Model
+			c.more.Store(&rows)
 			break
 		}
 	}

@@ -110,10 +110,11 @@ func (s *attemptTimeout) answer(c *lazyCtx, req *llm.Request) (*llm.Response, er
 // watched is a streamed call with a limit on silence.
 func (s *attemptTimeout) watched(ctx context.Context, req *llm.Request, end time.Time) (*llm.Response, error) {
 	w := &silence{
-		ctx: lazyCtx{parent: ctx, end: end, cause: s.tookLong, loose: true}, stage: s, began: time.Now(),
+		ctx: lazyCtx{parent: ctx, end: end, cause: s.tookLong}, stage: s, began: time.Now(),
 		Request: *req, next: req.Sink,
 	}
 	w.Sink = w.sink
+	w.ctx.loosen()
 	defer w.ctx.stop()
 	defer w.stop()
 	w.start()

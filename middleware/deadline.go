@@ -156,8 +156,9 @@ func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a
 		return
 	}
 	e := b.cfg.Estimates
-	if t := e.track(d.Name); !t.isFixed() {
-		e.raise(t.add(a.Took, a.Start.Add(a.Took).UnixNano(), &e.cfg))
+	t, now := e.track(d.Name), a.Start.Add(a.Took).UnixNano()
+	if !t.isFixed() && !t.hasEnough(now) {
+		e.raise(t.add(a.Took, now, &e.cfg))
 	}
 }
 

@@ -122,6 +122,8 @@ const (
 	trackBuckets = 160 // the last holds an hour and more
 	trackEnough  = 5
 	trackFull    = 1024 // answers after which half is forgotten even before its time
+	trackFew     = 64   // answers up to which each one counts
+	trackPause   = 5 * time.Millisecond
 )
 
 func bucketOf(d time.Duration) int {
@@ -154,6 +156,12 @@ func (t *track) expects(at time.Time, memory time.Duration) time.Duration {
 	return time.Duration(t.estimate.Load())
 }
 
+// hasEnough reports whether an answer that comes now need not be looked at: of more than two hundred a second a part tells
+// as much as all, and calls in parallel do not write to the same memory all the time.
+func (t *track) hasEnough(now int64) bool {
+	return t.total.Load() > trackFew && now-t.newest.Load() < int64(trackPause)
+}
+
 // add takes in an answer and returns the new estimate.
 func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) time.Duration {
 	if t.halved.Load() == 0 {
@@ -167,11 +175,9 @@ func (t *track) add(took time.Duration, now int64, cfg *EstimatesConfig) time.Du
 	}
 	t.counts[bucketOf(took)].Add(1)
 	n := t.total.Add(1)
-	if now-last > int64(cfg.Memory)/1000 { // as exact as it has to be, and not written by every call
-		t.newest.Store(now)
-	}
+	t.newest.Store(now)
 	// While there are few, each one may move the estimate.
-	if n <= 64 || n%16 == 0 {
+	if n <= trackFew || n%16 == 0 {
 		t.estimate.Store(int64(t.quantile(cfg.Quantile)))
 	}
 	return time.Duration(t.estimate.Load())

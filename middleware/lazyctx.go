@@ -13,18 +13,18 @@ import (
 // somebody waits for it, asks for its children or finds it ended. context.WithDeadlineCause costs four allocations at once;
 // most calls that succeed without touching a network never need them.
 //
-// parent, end, cause and loose are set before use. stop must be called.
+// parent, end and cause are set before use, and loosen is called then if it is. stop must be called.
 type lazyCtx struct {
 	parent context.Context //nolint:containedctx // this is a context
 	end    time.Time       // when it ends by itself, earlier than parent's deadline. Zero: it does not
 	cause  *llm.Error      // why, then
 
-	loose bool                    // cancel may be called
-	made  atomic.Pointer[madeCtx] // nil: nobody needed it yet
+	made atomic.Pointer[madeCtx] // nil, lazyLoose: nobody needed it yet
 }
 
-// lazyStopped stands for the made context of one that was stopped before anybody needed it.
-var lazyStopped = &madeCtx{}
+// These stand for the made context of one that nobody needed yet: one that may be canceled before its time, and one that
+// was stopped.
+var lazyLoose, lazyStopped = &madeCtx{}, &madeCtx{}
 
 // madeCtx is the context of the standard library behind a lazyCtx.
 type madeCtx struct {
@@ -55,7 +55,7 @@ func (c *lazyCtx) Done() <-chan struct{} { return c.get().Done() }
 
 // Err reads the clock while nobody waits.
 func (c *lazyCtx) Err() error {
-	if c.made.Load() == nil && !c.late() {
+	if c.unmade() && !c.late() {
 		return c.around().Err()
 	}
 	return c.get().Err()
@@ -63,7 +63,7 @@ func (c *lazyCtx) Err() error {
 
 // ErrBefore is Err, if the own time is not over at a moment that is not past; then it takes no look at the clock.
 func (c *lazyCtx) ErrBefore(at time.Time) (err error, known bool) { //nolint:staticcheck // known says whether err counts
-	if c.made.Load() != nil || c.end.IsZero() || !at.Before(c.end) {
+	if !c.unmade() || c.end.IsZero() || !at.Before(c.end) {
 		return nil, false
 	}
 	return c.around().Err(), true
@@ -76,7 +76,7 @@ func (c *lazyCtx) around() context.Context {
 	if c.end.IsZero() {
 		return p
 	}
-	for l, ok := p.(*lazyCtx); ok && !l.loose && l.made.Load() == nil; l, ok = p.(*lazyCtx) {
+	for l, ok := p.(*lazyCtx); ok && l.made.Load() == nil; l, ok = p.(*lazyCtx) {
 		p = l.parent
 	}
 	return p
@@ -84,7 +84,7 @@ func (c *lazyCtx) around() context.Context {
 
 // Value asks the made context where there is one: that is how context.Cause and child contexts find it.
 func (c *lazyCtx) Value(key any) any {
-	if c.made.Load() == nil {
+	if c.unmade() {
 		return c.parent.Value(key)
 	}
 	return c.get().Value(key)
@@ -98,10 +98,10 @@ func (c *lazyCtx) late() bool {
 func (c *lazyCtx) get() *madeCtx {
 	for {
 		old := c.made.Load()
-		if old != nil && old != lazyStopped {
+		if old != nil && old != lazyLoose && old != lazyStopped {
 			return old
 		}
-		m := c.make(old != nil)
+		m := c.make(old)
 		if c.made.CompareAndSwap(old, m) {
 			return m
 		}
@@ -109,10 +109,10 @@ func (c *lazyCtx) get() *madeCtx {
 	}
 }
 
-func (c *lazyCtx) make(stopped bool) *madeCtx {
+func (c *lazyCtx) make(instead *madeCtx) *madeCtx {
 	m, base := &madeCtx{}, c.around()
 	switch {
-	case stopped:
+	case instead == lazyStopped:
 		m.Context, m.cancel = context.WithCancelCause(base)
 		m.cancel(nil)
 	case c.late():
@@ -120,7 +120,7 @@ func (c *lazyCtx) make(stopped bool) *madeCtx {
 	case c.end.IsZero():
 		m.Context, m.cancel = context.WithCancelCause(base)
 	default:
-		if c.loose {
+		if instead == lazyLoose {
 			base, m.cancel = context.WithCancelCause(base)
 		}
 		m.Context, m.release = context.WithDeadlineCause(base, c.end, c.cause)
@@ -128,13 +128,28 @@ func (c *lazyCtx) make(stopped bool) *madeCtx {
 	return m
 }
 
+func (c *lazyCtx) unmade() bool {
+	m := c.made.Load()
+	return m == nil || m == lazyLoose
+}
+
+// loosen allows cancel.
+func (c *lazyCtx) loosen() { c.made.Store(lazyLoose) }
+
 // cancel ends a loose context before its time.
 func (c *lazyCtx) cancel(cause error) { c.get().over(cause) }
 
 // stop ends the context and releases what it holds.
 func (c *lazyCtx) stop() {
-	if c.made.Load() != nil || !c.made.CompareAndSwap(nil, lazyStopped) {
-		c.made.Load().over(nil)
+	for {
+		m := c.made.Load()
+		if m != nil && m != lazyLoose {
+			m.over(nil)
+			return
+		}
+		if c.made.CompareAndSwap(m, lazyStopped) {
+			return
+		}
 	}
 }
 

@@ -156,12 +156,14 @@ func TestLazyContextsInEachOtherEndTogether(t *testing.T) {
 		for _, waited := range []bool{false, true} {
 			parent, cancel := context.WithCancelCause(t.Context())
 			outer := newLazy(parent, time.Hour)
-			outer.loose = loose
+			if loose {
+				outer.loosen()
+			}
 			inner := newLazy(outer, time.Minute)
 			if waited {
 				inner.Done()
 			}
-			if outer.made.Load() != nil && !loose {
+			if !outer.unmade() && !loose {
 				t.Error("the outer one was made for nothing")
 			}
 			if loose {
@@ -185,7 +187,7 @@ func TestLazyContextCanBeCanceledBeforeItsTime(t *testing.T) {
 	for _, in := range []time.Duration{0, time.Minute} {
 		for _, waited := range []bool{false, true} {
 			c := newLazy(t.Context(), in)
-			c.loose = true
+			c.loosen()
 			if waited {
 				c.Done()
 			}
@@ -247,7 +249,7 @@ func TestLazyContextIsSafeForConcurrentUse(t *testing.T) {
 	for range 50 {
 		parent, cancel := context.WithCancel(t.Context())
 		c := newLazy(parent, time.Millisecond)
-		c.loose = true
+		c.loosen()
 		var wg sync.WaitGroup
 		for _, f := range []func(){
 			func() { <-c.Done() }, func() { _ = c.Err() }, func() { _ = context.Cause(c) }, cancel, c.stop,

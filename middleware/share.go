@@ -74,7 +74,7 @@ func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt, next
 		c.end = at
 		return share{ctx: c}
 	}
-	c.loose = true
+	c.loosen()
 	return share{ctx: c, timer: untilBegun(c, handed, at)}
 }
 
