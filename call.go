@@ -136,7 +136,7 @@ func (c *call) enter(row *[1]Attempt) []Attempt {
 	if more := c.more.Load(); more != nil {
 		rows = append(*more, row[0]) // beyond what was handed out
 	} else {
-		rows = append(c.first.Load()[:], row[0])
+		rows = slices.Concat(c.first.Load()[:], row[:])
 	}
 	c.more.Store(&rows)
 	return slices.Clip(rows)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -545,6 +546,41 @@ func TestAskSaysBeforeAWaitWhetherItIsForNothing(t *testing.T) {
 			t.Errorf("nil request: %v", err)
 		}
 	})
+}
+
+func TestTheAccountHoldsTheRowsOfBranchesThatRunAtTheSameTime(t *testing.T) {
+	const branches = 50
+	d := &llm.Deployment{Name: "d", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+		return &llm.Response{Parts: []llm.Part{llm.Text("ok")}}, nil
+	})}
+	p := llm.New(llm.Stage{Name: "branches", Wrap: func(next llm.Caller) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			var wg sync.WaitGroup
+			for range branches {
+				wg.Go(func() {
+					if _, err := next.Call(ctx, req); err != nil {
+						t.Error(err)
+					}
+					req.Skip(&llm.Error{Deployment: "other", Class: llm.Cooling})
+				})
+			}
+			wg.Wait()
+			return next.Call(ctx, req)
+		})
+	}}).Then(d)
+	resp, err := p.Call(t.Context(), &llm.Request{System: "hi"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexes := map[int]bool{}
+	for _, a := range resp.Attempts {
+		if a.Skipped == "" {
+			indexes[a.Index] = true
+		}
+	}
+	if len(resp.Attempts) != 2*branches+1 || resp.Calls() != branches+1 || len(indexes) != branches+1 {
+		t.Errorf("%d rows, %d calls, %d numbers", len(resp.Attempts), resp.Calls(), len(indexes))
+	}
 }
 
 func TestRejectTurnsAnAnswerIntoAFailureAndCorrectsTheAccount(t *testing.T) {

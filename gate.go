@@ -158,10 +158,11 @@ func (r *Request) Ask(ctx context.Context, d *Deployment, at time.Time) error {
 // errAt is ctx.Err, for which a context of package middleware needs no look at the clock if its time is not over at a moment
 // that is not past.
 func errAt(ctx context.Context, at time.Time) error {
-	if c, ok := ctx.(interface {
-		ErrBefore(at time.Time) (error, bool)
-	}); ok {
-		if err, known := c.ErrBefore(at); known {
+	c, ok := ctx.(interface {
+		ErrBefore(at time.Time) (known bool, err error)
+	})
+	if ok {
+		if known, err := c.ErrBefore(at); known {
 			return err
 		}
 	}

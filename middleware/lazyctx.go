@@ -62,11 +62,11 @@ func (c *lazyCtx) Err() error {
 }
 
 // ErrBefore is Err, if the own time is not over at a moment that is not past; then it takes no look at the clock.
-func (c *lazyCtx) ErrBefore(at time.Time) (err error, known bool) { //nolint:staticcheck // known says whether err counts
+func (c *lazyCtx) ErrBefore(at time.Time) (known bool, err error) {
 	if !c.unmade() || c.end.IsZero() || !at.Before(c.end) {
-		return nil, false
+		return false, nil
 	}
-	return c.around().Err(), true
+	return true, c.around().Err()
 }
 
 // around is the context that can end c before its time. Lazy ones between, whose time is over later than c's, cannot, so

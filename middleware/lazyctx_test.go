@@ -118,6 +118,26 @@ func TestLazyContextOfTwoPassedDeadlinesNamesTheEarlier(t *testing.T) {
 	})
 }
 
+func TestLazyContextKnowsBeforeItsTimeWhetherItWasCanceled(t *testing.T) {
+	parent, leave := context.WithCancel(t.Context())
+	c := newLazy(parent, time.Hour)
+	defer c.stop()
+	if known, err := c.ErrBefore(time.Now()); !known || err != nil {
+		t.Errorf("in time: known %t, %v", known, err)
+	}
+	if known, _ := c.ErrBefore(time.Now().Add(2 * time.Hour)); known {
+		t.Error("it claims to know beyond its time")
+	}
+	leave()
+	if known, err := c.ErrBefore(time.Now()); !known || !errors.Is(err, context.Canceled) {
+		t.Errorf("after the caller left: known %t, %v", known, err)
+	}
+	c.stop()
+	if known, _ := c.ErrBefore(time.Now()); known || c.Err() == nil {
+		t.Errorf("stopped: known %t, %v", known, c.Err())
+	}
+}
+
 func TestLazyContextKeepsItsFirstEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context())
