@@ -247,6 +247,8 @@ func TestDeploymentRejectsUnusableAnswers(t *testing.T) {
 		{"refusal", &llm.Response{Refusal: "no"}, true},
 		{"filtered", &llm.Response{Stop: llm.StopFiltered}, true},
 		{"text", &llm.Response{Parts: []llm.Part{llm.Text("x")}}, true},
+		{"paused within a provider's own tool", &llm.Response{Stop: llm.StopOther, Parts: []llm.Part{{Kind: llm.PartReasoning}}}, true},
+		{"stopped for a reason of its own with nothing", &llm.Response{Stop: llm.StopOther}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := &llm.Deployment{Name: "d", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {

@@ -115,7 +115,8 @@ func usable(resp *Response) error {
 			Evidence: Evidence{Status: resp.Status}, Message: message,
 		}
 	}
-	content := resp.Refused() || resp.Stop == StopLength
+	content := resp.Refused() || resp.Stop == StopLength ||
+		resp.Stop == StopOther && len(resp.Parts) > 0 // paused: its parts go back as they are, and the model goes on
 	for i := range resp.Parts {
 		switch p := &resp.Parts[i]; p.Kind {
 		case PartToolCall:
