@@ -11,6 +11,9 @@ import (
 
 // FallbackConfig sets [Fallback]. The zero value is the default.
 type FallbackConfig struct {
+	// Budget sets the bucket that each route but the first has: a move to it takes tokens and gives them back if it is answered,
+	// so that a route which fails as well is soon spared. The zero value is that of RetryBudget.
+	Budget RetryBudgetConfig
 	// Reactions holds the rows that differ from DefaultReactions. nil: none.
 	Reactions Reactions
 }
@@ -58,7 +61,8 @@ type routeConfig struct{ For []llm.Class }
 // twice, or reached again through a nested fallback or a cycle, is tried once. It never waits and never repeats. Callers
 // whose failures nobody classifies (no Deployment, no Classify stage) fail as Unknown, which does not move.
 //
-// It panics without callers, on a nil one, and on a Route for a class that moves nowhere.
+// It panics without callers, on a nil one, on a Route for a class that moves nowhere, and on a Budget that NewRetryBudget
+// refuses.
 func Fallback(cfg FallbackConfig, callers ...llm.Caller) llm.Caller {
 	if len(callers) == 0 {
 		panic("llm/middleware: Fallback: there are no callers; give it at least one, the preferred first")
@@ -93,6 +97,7 @@ type route struct {
 	first  *llm.Deployment // the first beneath. nil: none
 	names  []string        // of all beneath
 	window int             // the largest beneath. 0: unknown
+	budget *RetryBudget    // of moves to it
 	forAll bool            // it lists no classes
 	forSet [llm.NumClasses]bool
 	double bool // the same as an earlier one
@@ -104,7 +109,7 @@ type route struct {
 }
 
 func (f *fallback) newRoute(i int, c llm.Caller) route {
-	rt := route{Caller: c, forAll: true}
+	rt := route{Caller: c, forAll: true, budget: NewRetryBudget(f.cfg.Budget)}
 	if r, ok := c.(*Route); ok && r != nil {
 		c = *r
 	}

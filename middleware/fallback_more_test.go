@@ -236,6 +236,52 @@ func (g *fallbackGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment,
 	return nil
 }
 
+func TestFallbackSparesARouteThatFailsAsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := llmtest.Fail(status(llm.Unavailable, 503, "down"))
+		p, f := llmtest.Script(down), llmtest.Script(down)
+		chat := fallbackTo(fallbackDep("p", p), fallbackDep("f", f))
+		var err error
+		for range 100 {
+			_, err = chat.Call(t.Context(), fallbackAsk())
+		}
+		if p.Count() != 100 || f.Count() != 10 {
+			t.Errorf("%d calls, %d moves; want 100, and the 10 of a full budget", p.Count(), f.Count())
+		}
+		e := fallbackError(t, err)
+		if e.Class != llm.Unavailable || !strings.Contains(e.Error(), "its budget for standing in is used up (0 of 140 tokens)") {
+			t.Errorf("it says %v", err)
+		}
+		llmtest.Advance(14 * time.Second)
+		if _, err = chat.Call(t.Context(), fallbackAsk()); f.Count() != 11 {
+			t.Errorf("%d moves after time put something in, %v", f.Count(), err)
+		}
+	})
+}
+
+func TestFallbackNeverSparesARouteThatAnswers(t *testing.T) {
+	p, f := llmtest.Script(llmtest.Fail(llm.Unavailable)), llmtest.Script(llmtest.Text("ok"))
+	chat := fallbackTo(fallbackDep("p", p), fallbackDep("f", f))
+	for range 1000 {
+		if _, err := chat.Call(t.Context(), fallbackAsk()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFallbackGetsBackWhatARouteThatWasNotCalledCost(t *testing.T) {
+	small := fallbackDep("f", llmtest.Script(llmtest.Text("ok")))
+	small.MaxOutput = 1
+	chat := fallbackTo(fallbackDep("p", llmtest.Script(llmtest.Fail(llm.Unavailable))), small)
+	for i := range 100 {
+		req := fallbackAsk()
+		req.MaxTokens = 2
+		if _, err := chat.Call(t.Context(), req); err == nil || strings.Contains(err.Error(), "budget") {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}
+
 func TestFallbackOfOneReturnsItsFailureAsItIs(t *testing.T) {
 	want := &llm.Error{Class: llm.Unavailable, Deployment: "x"}
 	_, err := fallbackTo(llmtest.Script(llmtest.Fail(want))).Call(t.Context(), fallbackAsk())

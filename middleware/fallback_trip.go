@@ -46,6 +46,7 @@ type trip struct {
 	rows   int          // of the account, those already looked at
 	misses []miss
 	tried  []string
+	cost   int // what the move to the route tried last took from its budget
 
 	// What the next route has to stand in for.
 	class     llm.Class
@@ -71,6 +72,7 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 	defer func() { t.gate.Lift() }()
 	for {
 		m := t.missed(err)
+		t.settle(m)
 		switch {
 		case t.handed.Deltas() > 0:
 			return nil, t.withEarlier(delivered(err))
@@ -85,10 +87,22 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 			return nil, t.failure(ctx)
 		}
 		var resp *llm.Response
-		if resp, err = t.f.call(next, t.r, t.handed, &t.f.routes[t.at]); err == nil {
+		rt := &t.f.routes[t.at]
+		if resp, err = t.f.call(next, t.r, t.handed, rt); err == nil {
+			rt.budget.deposit(t.cost)
 			return resp, nil
 		}
 	}
+}
+
+// settle gives back what the move to m's route cost, unless the route was called in vain.
+func (t *trip) settle(m miss) {
+	if m.called {
+		m.route.budget.settle(t.cost, m.err)
+	} else {
+		m.route.budget.deposit(t.cost)
+	}
+	t.cost = 0
 }
 
 // missed notes that the route tried last failed with err.
@@ -172,8 +186,12 @@ func (t *trip) move(ctx context.Context) context.Context {
 			}
 		}
 		if why == nil {
-			t.at = i
-			return ctx
+			cost, ok := rt.budget.withdraw(t.class)
+			if ok {
+				t.at, t.cost = i, cost
+				return ctx
+			}
+			why = &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf("its budget for standing in is used up (%v)", rt.budget)}
 		}
 		t.passOver(rt, why)
 	}
