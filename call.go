@@ -50,6 +50,9 @@ func (r *Request) Accounted() *Request {
 // WithCounter derives a request that deployments without a counter of their own count by c.
 func (r *Request) WithCounter(c TokenCounter) *Request {
 	d := r.Clone()
+	if d == nil {
+		return nil
+	}
 	more := r.scope.extras()
 	more.counter = c
 	d.scope.derived = &more
@@ -226,26 +229,26 @@ func (r *Response) Reject(e *Error) *Error {
 }
 
 // ContextError is the error of an attempt whose ctx has ended, nil while it has not. Whose time ran out is in its class
-// and message: Stalled for a limit on the attempt, Exhausted for the call's or the caller's deadline, Canceled if the
-// caller left. cause, which may be nil, is what the attempt itself returned.
+// and message: that of the [Limit] that ended it, Exhausted for the caller's deadline, Canceled if the caller left. cause,
+// which may be nil, is what the attempt itself returned.
 func ContextError(ctx context.Context, cause error) *Error {
 	if ctx.Err() == nil {
 		return nil
 	}
+	why := context.Cause(ctx)
 	e := &Error{Commit: CommitUnknown}
+	own, _ := errors.AsType[*Error](why)
 	if cause == nil {
 		e.Commit = CommitNone
-	} else if in, ok := errors.AsType[*Error](cause); ok {
+	} else if in, _ := errors.AsType[*Error](cause); in != nil && in != own { // own tells of ctx alone
 		*e = *in
+		e.limit = false
 		if e.Commit == CommitNone && (e.Evidence.Phase == PhaseUnknown || e.Evidence.Phase > PhaseConnect) {
 			e.Commit = CommitUnknown
 		}
 	}
-	why := context.Cause(ctx)
-	if own, ok := errors.AsType[*Error](why); ok {
-		e.Class, e.Message, e.Err = own.Class, own.Message, own.Err
-	} else if c, ok := errors.AsType[Class](why); ok {
-		e.Class, e.Message, e.Err = c, "", why
+	if limit := LimitOf(ctx); limit != nil {
+		e.Class, e.Message, e.Err = limit.Class, limit.Message, limit.Err
 	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e.Class, e.Message, e.Err = Exhausted, "the caller's deadline passed", why
 	} else {

@@ -154,6 +154,9 @@ func (p *Pipeline) Call(ctx context.Context, req *Request) (*Response, error) {
 	if req == nil {
 		return nil, errNilRequest()
 	}
+	if p == nil || p.next == nil {
+		return nil, &Error{Class: Invalid, Owner: OwnerRequest, Message: "the Pipeline is empty; make one with Chain.Then"}
+	}
 	r, c, outermost := begin(req)
 	resp, err := p.next.Call(ctx, r)
 	if resp == nil && err == nil {

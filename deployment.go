@@ -61,14 +61,26 @@ func needs(r *Request) Capabilities {
 		n |= CanReasoning
 	}
 	for i := range r.Messages {
-		for j := range r.Messages[i].Parts {
-			switch r.Messages[i].Parts[j].Kind {
-			case PartImage:
-				n |= CanImages
-			case PartFile:
-				n |= CanFiles
-			case PartAudio:
-				n |= CanAudio
+		n |= needsOf(r.Messages[i].Parts)
+	}
+	if last := len(r.Messages) - 1; last >= 0 && r.Messages[last].Role == RoleAssistant {
+		n |= CanPrefill
+	}
+	return n
+}
+
+func needsOf(parts []Part) (n Capabilities) {
+	for i := range parts {
+		switch p := &parts[i]; p.Kind {
+		case PartImage:
+			n |= CanImages
+		case PartFile:
+			n |= CanFiles
+		case PartAudio:
+			n |= CanAudio
+		case PartToolResult:
+			if p.Result != nil {
+				n |= needsOf(p.Result.Parts)
 			}
 		}
 	}
@@ -97,7 +109,7 @@ type Deployment struct {
 	// Has is what it can do. 0: unknown, not checked.
 	Has Capabilities
 	// Quota and Credential are names shared with the deployments that share this one's rate limits or its key: a rate limit
-	// rests all of the same Quota, a refused key or an empty account all of the same Credential. "": its own.
+	// rests all of the same Quota, an empty account all of the same Credential. "": its own.
 	Quota, Credential string
 	// Caller speaks to the model. It must not retry.
 	Caller Caller
@@ -152,6 +164,9 @@ func (d *Deployment) own(e *Error) *Error {
 func (d *Deployment) Call(ctx context.Context, req *Request) (*Response, error) {
 	if req == nil {
 		return nil, errNilRequest()
+	}
+	if d == nil {
+		return nil, &Error{Class: Invalid, Owner: OwnerRequest, Message: "the Deployment is nil"}
 	}
 	r, c, outermost := begin(req)
 	resp, err := d.attempt(ctx, r, c)
@@ -301,6 +316,9 @@ func checkRequest(r *Request) *Error {
 	}
 	if r.MaxTokens < 0 {
 		return bad("Request.MaxTokens is %d; use 0 for no bound", r.MaxTokens)
+	}
+	if r.MaxAttempts < 0 {
+		return bad("Request.MaxAttempts is %d; use 0 for no bound", r.MaxAttempts)
 	}
 	for i := range r.Messages {
 		for j := range r.Messages[i].Parts {

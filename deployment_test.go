@@ -293,7 +293,7 @@ func TestDeploymentStopsAtMaxAttempts(t *testing.T) {
 func TestDeploymentSaysWhoseTimeRanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &llm.Deployment{Name: "d", Caller: llmtest.Script(llmtest.Step{Hang: true})}
-		limit := &llm.Error{Class: llm.Stalled, Message: "no answer within 1s"}
+		limit := llm.Limit(llm.Stalled, "no answer within 1s")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		left := errors.New("the user closed the page")
@@ -334,6 +334,15 @@ func TestDeploymentSaysWhoseTimeRanOut(t *testing.T) {
 					return context.WithTimeoutCause(t.Context(), time.Second, limit)
 				},
 				llm.Stalled, llm.Stalled, context.DeadlineExceeded, "no answer within 1s", llm.CommitUnknown,
+			},
+			{
+				"the caller leaves because of another call's failure",
+				func() (context.Context, context.CancelFunc) {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					time.AfterFunc(time.Second, func() { cancel(&llm.Error{Class: llm.RateLimited, Deployment: "sibling"}) })
+					return ctx, func() { cancel(nil) }
+				},
+				llm.Canceled, context.Canceled, nil, "sibling", llm.CommitUnknown,
 			},
 			{
 				"over before it began",

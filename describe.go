@@ -101,11 +101,14 @@ func Settings(config any) string {
 	if config == nil {
 		return ""
 	}
+	v := reflect.ValueOf(config)
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return "nil"
+	}
 	if s, ok := config.(fmt.Stringer); ok {
 		return s.String()
 	}
-	v := reflect.ValueOf(config)
-	if v.Kind() == reflect.Pointer && !v.IsNil() {
+	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
 	if v.Kind() != reflect.Struct {

@@ -215,12 +215,38 @@ type Error struct {
 	Usage Usage
 	// Attempts lists every provider call made or skipped, on the error that leaves the outermost pipeline.
 	Attempts []Attempt
+	// RetryDenied says why an attempt that the class would let repeat was not repeated as often as it might have been: no time
+	// or attempts left, the retry budget, an outcome that is not known. "": it was, or its class does not allow it.
+	RetryDenied string
 	// Err is the one deciding cause.
 	Err error
+
+	limit bool // made by Limit
+}
+
+// Limit is the cause with which a stage ends the context of what it limits:
+//
+//	ctx, cancel := context.WithTimeoutCause(ctx, d, llm.Limit(llm.Stalled, "no answer within "+d.String()))
+//
+// An attempt that ends by it is of class c. Any other cause, whatever its type, is the caller's own affair: its call is
+// Canceled, or Exhausted where its deadline passed.
+func Limit(c Class, message string) *Error {
+	return &Error{Class: c, Owner: c.Owner(), Message: message, limit: true}
+}
+
+// LimitOf is the [Limit] that ended ctx. nil: none did.
+func LimitOf(ctx context.Context) *Error {
+	if e, ok := context.Cause(ctx).(*Error); ok && e != nil && e.limit { //nolint:errorlint // a cause that wraps one is another
+		return e
+	}
+	return nil
 }
 
 // Error says what failed where, in one line.
 func (e *Error) Error() string {
+	if e == nil {
+		return "llm: unknown: a nil *llm.Error was returned for an error"
+	}
 	var b strings.Builder
 	b.WriteString("llm: ")
 	if e.Deployment != "" {
@@ -237,18 +263,27 @@ func (e *Error) Error() string {
 	}
 	if detail != "" {
 		b.WriteString(": ")
-		b.WriteString(detail)
+		b.WriteString(short(detail))
 	}
 	if e.Err != nil && e.Err != error(e.Class) { //nolint:errorlint // identity: a cause that is the bare class adds nothing
 		if text := e.Err.Error(); text != detail {
 			b.WriteString(": ")
-			b.WriteString(strings.TrimPrefix(text, "llm: "))
+			b.WriteString(short(strings.TrimPrefix(text, "llm: ")))
 		}
 	}
 	if e.Partial != nil {
 		b.WriteString(" (part of the answer was delivered)")
 	}
 	return b.String()
+}
+
+// short is s, cut where it is longer than anybody reads in a line: a body that is no JSON can become a message whole.
+func short(s string) string {
+	const most = 2000
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // text is what happened without class and deployment.
@@ -263,10 +298,18 @@ func (e *Error) text() string {
 }
 
 // Unwrap is the one deciding cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Is reports whether target is e's class. A Canceled error also is context.Canceled, whatever cause the caller gave.
 func (e *Error) Is(target error) bool {
+	if e == nil {
+		return target == error(Unknown)
+	}
 	if c, ok := target.(Class); ok {
 		return c == e.Class
 	}
@@ -276,7 +319,7 @@ func (e *Error) Is(target error) bool {
 // ClassOf is the class of err: that of the outermost [Error] or [Class] in its tree, Canceled for a bare context.Canceled,
 // Exhausted for a bare context.DeadlineExceeded, else Unknown.
 func ClassOf(err error) Class {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e != nil {
 		return e.Class
 	}
 	if c, ok := errors.AsType[Class](err); ok {
@@ -294,7 +337,7 @@ func ClassOf(err error) Class {
 // AsError is err as an *Error: the outermost one in its tree, or a new one of ClassOf(err) around it. It never returns
 // nil; the result must not be written to.
 func AsError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e != nil {
 		return e
 	}
 	c := ClassOf(err)
@@ -303,11 +346,12 @@ func AsError(err error) *Error {
 
 // CopyError is AsError(err) as a copy that may be written to. Where something wraps the Error, it stays in the chain.
 func CopyError(err error) *Error {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // what wraps an Error must not be lost
+	if e, ok := err.(*Error); ok && e != nil { //nolint:errorlint // what wraps an Error must not be lost
 		cp := *e
+		cp.limit = false
 		return &cp
 	}
 	e := *AsError(err)
-	e.Message, e.Err = "", err
+	e.Message, e.Err, e.limit = "", err, false
 	return &e
 }

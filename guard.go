@@ -25,10 +25,11 @@ func runGuarded(ctx context.Context, req *Request) (*Response, error) {
 func (g *Guard) Describe() Node { return g.pipeline.Describe() }
 
 // Do runs fn through g's chain, which may run it several times, and returns what its last run returned. The error is an
-// *Error with the account of attempts; the one that fn returned is in its chain.
+// *Error with the account of attempts; the one that fn returned is in its chain, unless a limit or the caller ended the
+// run.
 func Do[T any](ctx context.Context, g *Guard, fn func(context.Context) (T, error)) (T, error) {
 	var result T
-	if g == nil || fn == nil {
+	if g == nil || g.pipeline == nil || fn == nil {
 		return result, &Error{Class: Invalid, Owner: OwnerRequest, Err: errors.New("llm: Do needs a Guard and a function")}
 	}
 	r, c, _ := begin(&Request{})

@@ -65,7 +65,9 @@ func (l *leafCall) prepare() {
 	switch {
 	case r.Sink != nil:
 		l.tap = &sinkTap{Request: *r, a: l.a, next: r.Sink}
-		l.tap.Sink = l.tap.sink
+		if l.tap.Sink = l.tap.sink; l.d.Has != 0 && l.d.Has&CanStream == 0 {
+			l.tap.Sink = nil
+		}
 		l.req = &l.tap.Request
 	default:
 		l.req = r.Clone()
@@ -86,6 +88,9 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 		}
 	}()
 	resp, err = l.d.Caller.Call(ctx, l.req)
+	if e, ok := err.(*Error); ok && e == nil { //nolint:errorlint // the nil pointer itself
+		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned a nil *llm.Error"}
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,7 +105,7 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 		}
 	}
 	if l.tap != nil && l.tap.n == 0 { // a Caller that knows no streams
-		if err := EmitWhole(l.req, resp); err != nil {
+		if err := EmitWhole(&Request{Sink: l.tap.sink}, resp); err != nil {
 			return nil, err
 		}
 	}

@@ -75,6 +75,10 @@ func Stream(ctx context.Context, c Caller, req *Request) iter.Seq2[Delta, error]
 			yield(Delta{}, errNilRequest())
 			return
 		}
+		if c == nil {
+			yield(Delta{}, &Error{Class: Invalid, Owner: OwnerRequest, Message: "Stream has no Caller to call"})
+			return
+		}
 		// A stage may swallow the sink's error and go on; yield must not be called again then.
 		stopped := false
 		r := req.Clone()

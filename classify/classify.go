@@ -108,8 +108,8 @@ func (c *Classifier) rows(family string) []*row {
 
 // Classify is err as an *llm.Error with its class, owner, commit state, wait and texts without keys. nil stays nil.
 //
-// ctx is the context of the call that failed. If it has ended, that decides: with the class of its cause where that
-// has one (a stage's own limit), else Canceled or, at the caller's deadline, Exhausted. A context error under a
+// ctx is the context of the call that failed. If it has ended, that decides: with the class of the llm.Limit that ended it,
+// else Canceled or, at the caller's deadline, Exhausted. A context error under a
 // living ctx is somebody else's.
 func (c *Classifier) Classify(ctx context.Context, err error) *llm.Error {
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *Classifier) Classify(ctx context.Context, err error) *llm.Error {
 	if ctx != nil && ctx.Err() != nil {
 		return c.ended(ctx, err)
 	}
-	if _, ok := errors.AsType[*llm.Error](err); ok {
+	if e, ok := errors.AsType[*llm.Error](err); ok && e != nil {
 		return c.Error(llm.CopyError(err))
 	}
 	e := &llm.Error{Err: err}

@@ -77,18 +77,24 @@ func TestTheCallersDeadlineIsExhausted(t *testing.T) {
 }
 
 func TestAStagesLimitKeepsItsClassAndMessage(t *testing.T) {
-	limit := &llm.Error{Class: llm.Stalled, Owner: llm.OwnerTransient, Message: "no first token in 2s"}
+	limit := llm.Limit(llm.Stalled, "no first token in 2s")
 	ctx, cancel := context.WithDeadlineCause(t.Context(), time.Unix(0, 0), limit)
 	defer cancel()
 	e := Err(ctx, post(limit))
 	if e.Class != llm.Stalled || e.Owner != llm.OwnerTransient || e.Message != "no first token in 2s" {
 		t.Errorf("got %v", e)
 	}
-	if e = Err(canceled(llm.Stalled), post(llm.Stalled)); e.Class != llm.Stalled || errors.Is(e, context.Canceled) {
-		t.Errorf("a bare class: got %v", e)
-	}
-	if e = Err(canceled(fmt.Errorf("idle: %w", llm.Stalled)), post(llm.Stalled)); e.Class != llm.Stalled {
-		t.Errorf("a wrapped class: got %v", e)
+}
+
+func TestTheCallersCauseIsNoVerdictWhateverItIs(t *testing.T) {
+	for _, cause := range []error{
+		llm.RateLimited, fmt.Errorf("idle: %w", llm.Stalled), fmt.Errorf("wrapped: %w", llm.Limit(llm.Stalled, "a sibling's")),
+		&llm.Error{Class: llm.Quota, Owner: llm.OwnerQuota, Deployment: "sibling", RequestID: "theirs", RetryAfter: time.Hour},
+	} {
+		e := Err(canceled(cause), post(cause))
+		if e.Class != llm.Canceled || !errors.Is(e, context.Canceled) || !errors.Is(e, cause) || e.RetryAfter != 0 || e.RequestID != "" {
+			t.Errorf("%v: got %v, RetryAfter %v, request %q", cause, e, e.RetryAfter, e.RequestID)
+		}
 	}
 }
 

@@ -149,24 +149,22 @@ func broke(e *llm.Error) {
 // ended is the error of a call whose own context has ended.
 func (c *Classifier) ended(ctx context.Context, err error) *llm.Error {
 	var out llm.Error
-	known, ok := errors.AsType[*llm.Error](err)
-	if ok {
-		out = *known
-	} else {
-		evidenceOf(err, &out.Evidence)
-	}
 	cause := context.Cause(ctx)
+	known, _ := errors.AsType[*llm.Error](err)
+	own, _ := errors.AsType[*llm.Error](cause)
+	switch known {
+	case nil:
+		evidenceOf(err, &out.Evidence)
+	case own: // it tells of ctx alone
+	default:
+		out = *llm.CopyError(known)
+	}
 	deadline := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	limit, isError := errors.AsType[*llm.Error](cause)
-	class, isClass := errors.AsType[llm.Class](cause)
 	out.Rule = "context"
 	out.RetryAfter, out.CoolUntil, out.Advice = 0, false, llm.AdviceNone
-	switch {
-	case isError:
+	switch limit := llm.LimitOf(ctx); {
+	case limit != nil:
 		out.Class, out.Owner, out.Message = limit.Class, ownerOf(limit.Class, limit.Owner), limit.Message
-		out.RetryAfter, out.CoolUntil = limit.RetryAfter, limit.CoolUntil
-	case isClass:
-		out.Class, out.Owner, out.Message = class, class.Owner(), ""
 	case deadline:
 		out.Class, out.Owner, out.Message = llm.Exhausted, llm.OwnerUnknown, "the caller's deadline passed"
 	default:
@@ -185,7 +183,7 @@ func (c *Classifier) ended(ctx context.Context, err error) *llm.Error {
 		}
 		if out.Evidence.Phase == llm.PhaseConnect || v.unsent {
 			out.Commit = max(out.Commit, llm.CommitNone)
-		} else if !ok || out.Commit == llm.CommitNone && out.Evidence.Status == 0 {
+		} else if known == nil || out.Commit == llm.CommitNone && out.Evidence.Status == 0 {
 			out.Commit = max(out.Commit, llm.CommitUnknown)
 		}
 	}

@@ -45,14 +45,14 @@ func AttemptTimeout(cfg AttemptTimeoutConfig) llm.Stage {
 	return llm.Stage{Name: "attempt_timeout", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
 		return &attemptTimeout{
 			next: next, cfg: cfg,
-			tookLong: stalled("the attempt took longer than %v", cfg.Total),
-			noToken:  stalled("no first token within %v", cfg.FirstToken),
+			tookLong: limit(llm.Stalled, "the attempt took longer than %v", cfg.Total),
+			noToken:  limit(llm.Stalled, "no first token within %v", cfg.FirstToken),
 		}
 	}}
 }
 
-func stalled(format string, args ...any) *llm.Error {
-	return &llm.Error{Class: llm.Stalled, Owner: llm.Stalled.Owner(), Message: fmt.Sprintf(format, args...)}
+func limit(c llm.Class, format string, args ...any) *llm.Error {
+	return llm.Limit(c, fmt.Sprintf(format, args...))
 }
 
 type attemptTimeout struct {

@@ -55,9 +55,8 @@ func Deadline(cfg DeadlineConfig) llm.Stage {
 	if cfg.Estimates == nil {
 		cfg.Estimates = NewEstimates(EstimatesConfig{})
 	}
-	ranOut := &llm.Error{
-		Class: llm.Exhausted, Message: fmt.Sprintf("the call's %v ran out", cfg.Total), Err: context.DeadlineExceeded,
-	}
+	ranOut := limit(llm.Exhausted, "the call's %v ran out", cfg.Total)
+	ranOut.Err = context.DeadlineExceeded
 	return llm.Stage{Name: "deadline", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
 		return &deadline{next: next, cfg: cfg, scaled: scaled, ranOut: ranOut}
 	}}

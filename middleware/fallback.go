@@ -188,13 +188,9 @@ func (f *fallback) afterStall(i int) *route {
 
 func (rt *route) giveWayTo(next *route) {
 	rt.next = next
-	rt.stalled = &llm.Error{
-		Class: llm.Stalled, Owner: llm.Stalled.Owner(), Message: "no answer while there was still time for " + next.label,
-	}
-	rt.outOfTime = &llm.Error{
-		Class: llm.Exhausted, Message: "no answer within the caller's deadline that leaves time for " + next.label,
-		Err: context.DeadlineExceeded,
-	}
+	rt.stalled = limit(llm.Stalled, "no answer while there was still time for %s", next.label)
+	rt.outOfTime = limit(llm.Exhausted, "no answer within the caller's deadline that leaves time for %s", next.label)
+	rt.outOfTime.Err = context.DeadlineExceeded
 }
 
 func (f *fallback) Describe() llm.Node {

@@ -159,7 +159,7 @@ func explain(c context.Context, err error) error {
 	if _, ok := errors.AsType[*llm.Error](err); ok || c.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[*llm.Error](context.Cause(c)); !ok {
+	if llm.LimitOf(c) == nil {
 		return err
 	}
 	return llm.ContextError(c, err)

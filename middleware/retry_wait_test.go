@@ -237,7 +237,7 @@ func TestRetryReturnsTheFailureWhenARepeatWasNotTried(t *testing.T) {
 }
 
 func TestRetryKeepsCauseAndFailureWhenTheContextEndsInTheWait(t *testing.T) {
-	mine, limit := errors.New("shutting down"), &llm.Error{Class: llm.Exhausted, Message: "the call's time is over"}
+	mine, limit := errors.New("shutting down"), llm.Limit(llm.Exhausted, "the call's time is over")
 	for _, test := range []struct {
 		name  string
 		cause error

@@ -126,5 +126,5 @@ func (w *silence) over(now time.Duration) error {
 		w.set(min(left, step))
 		return nil
 	}
-	return stalled("silent for %v after %d deltas", idle, count/2)
+	return limit(llm.Stalled, "silent for %v after %d deltas", idle, count/2)
 }

@@ -79,7 +79,7 @@ func TestAStagesLimitDecidesTheClass(t *testing.T) {
 	})
 	req := streamed(&llm.Accumulator{})
 	req.Sink = func(llm.Delta) error {
-		cancel(&llm.Error{Class: llm.Stalled, Message: "silent for too long"})
+		cancel(llm.Limit(llm.Stalled, "silent for too long"))
 		return nil
 	}
 	_, err := m.Call(ctx, req)

@@ -45,7 +45,7 @@ func (s *stalling) wasClosed() {
 }
 
 func TestCancelingClosesTheConnectionAtOnce(t *testing.T) {
-	limit := &llm.Error{Class: llm.Stalled, Message: "no token within 5s"}
+	limit := llm.Limit(llm.Stalled, "no token within 5s")
 	ways := []struct {
 		name  string
 		cause error
