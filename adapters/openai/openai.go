@@ -65,6 +65,7 @@ type Config struct {
 
 // A Model is an [llm.Caller] for one API. It is immutable and safe for concurrent use.
 type Model struct {
+	api    api
 	cfg    Config // with the provider's own filled in
 	dash   dialect
 	base   *url.URL
@@ -85,14 +86,14 @@ func (m *Model) String() string {
 
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
-	m, err := newModel(cfg)
+	m, err := newModel(cfg, chat{})
 	if err != nil {
 		panic("llm/adapters/openai: New: " + err.Error())
 	}
 	return m
 }
 
-func newModel(cfg Config) (*Model, error) {
+func newModel(cfg Config, how api) (*Model, error) {
 	d, known := dialectOf(cfg.Provider)
 	if cfg.Provider == "" {
 		cfg.Provider = d.name
@@ -121,7 +122,7 @@ func newModel(cfg Config) (*Model, error) {
 		return nil, err
 	}
 	cfg.Header = cfg.Header.Clone()
-	return &Model{cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
+	return &Model{api: how, cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
 }
 
 func fillIn(s *string, own string) {
@@ -178,7 +179,10 @@ func validName(name string) bool {
 	return name != ""
 }
 
-const chatPath = "/chat/completions"
+const (
+	chatPath      = "/chat/completions"
+	responsesPath = "/responses"
+)
 
 func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
 	u, err := url.Parse(cfg.BaseURL)
@@ -188,7 +192,7 @@ func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, errors.New("BaseURL must begin with http:// or https:// and a host")
 	}
-	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), chatPath)
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), chatPath), responsesPath)
 	u.RawPath, u.Fragment = "", ""
 	if !d.azure {
 		return u, nil
@@ -208,17 +212,18 @@ func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
 	return u, nil
 }
 
-// url is where chats with a model go.
+// url is where calls to a model go.
 func (m *Model) url(model string) string {
 	u := *m.base
-	if m.cfg.APIVersion != "" && m.dash.azure && !strings.Contains(u.Path, "/deployments/") {
+	path := m.api.path()
+	if path == chatPath && m.cfg.APIVersion != "" && m.dash.azure && !strings.Contains(u.Path, "/deployments/") {
 		u.Path += "/deployments/" + model
 		u.RawPath = m.base.EscapedPath() + "/deployments/" + url.PathEscape(model)
 	}
 	if u.RawPath != "" {
-		u.RawPath += chatPath
+		u.RawPath += path
 	}
-	u.Path += chatPath
+	u.Path += path
 	return u.String()
 }
 

@@ -44,7 +44,7 @@ func (a *answer) add(c *chunk) error {
 		a.usage, a.counted = c.usage, true
 	}
 	for _, e := range c.extras {
-		a.extra(e)
+		a.keep(e)
 	}
 	ch := &c.choice
 	if len(ch.reasoning) > 0 {
@@ -142,8 +142,8 @@ func (a *answer) closeCalls() error {
 	return nil
 }
 
-// extra keeps a field for Response.Extra; streams repeat theirs with every chunk, mostly unchanged.
-func (a *answer) extra(m member) {
+// keep keeps a field for Response.Extra; streams repeat theirs with every chunk, mostly unchanged.
+func (a *answer) keep(m member) {
 	for i := range a.extras {
 		if bytes.Equal(a.extras[i].name, m.name) {
 			if !bytes.Equal(a.extras[i].value, m.value) {
@@ -162,16 +162,24 @@ func (a *answer) response(provider string) *llm.Response {
 	r := a.acc.Response()
 	r.Model, r.Usage, r.StopDetail = a.model, a.usage, a.finish
 	r.Stop = a.stop(r)
-	if len(a.extras) > 0 {
-		fields := make(map[string]json.RawMessage, len(a.extras))
-		for _, m := range a.extras {
-			fields[string(m.name)] = m.value
-		}
-		if raw, err := json.Marshal(fields); err == nil {
-			r.Extra = map[string]json.RawMessage{provider: raw}
-		}
-	}
+	r.Extra = a.extra(provider)
 	return r
+}
+
+// extra is what the provider added beyond the fields of an answer.
+func (a *answer) extra(provider string) map[string]json.RawMessage {
+	if len(a.extras) == 0 {
+		return nil
+	}
+	fields := make(map[string]json.RawMessage, len(a.extras))
+	for _, m := range a.extras {
+		fields[string(m.name)] = m.value
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil
+	}
+	return map[string]json.RawMessage{provider: raw}
 }
 
 func (a *answer) stop(r *llm.Response) llm.StopReason {
