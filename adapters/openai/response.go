@@ -111,10 +111,7 @@ func (a *answer) call(p *piece) error {
 		at = n
 		d.ID, d.Name = string(p.id), string(p.name)
 		if d.ID == "" {
-			d.ID = "call_" + strconv.Itoa(at)
-			if a.id != "" {
-				d.ID += "_" + a.id
-			}
+			d.ID = a.callID(at)
 		}
 		a.calls = append(a.calls, openCall{wire: p.index, id: d.ID, name: d.Name})
 	} else if a.calls[at].name == "" && len(p.name) > 0 {
@@ -126,6 +123,15 @@ func (a *answer) call(p *piece) error {
 	}
 	a.calls[at].args += len(d.Arguments)
 	return a.emit(llm.Delta{Kind: llm.DeltaToolCall, Index: at, Call: &d})
+}
+
+// callID is an id for the tool call of an index.
+func (a *answer) callID(index int) string {
+	id := "call_" + strconv.Itoa(index)
+	if a.id != "" {
+		id += "_" + a.id
+	}
+	return id
 }
 
 // closeCalls gives calls without arguments the empty object that they stand for.

@@ -1,0 +1,247 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/modelchain/llm"
+)
+
+// final takes in the response at the end of a stream, whose event says its status, or one that came whole.
+func (o *output) final(a *answer, status string) error {
+	var list [][]byte
+	said, reason := "", ""
+	s := scan{b: o.resp}
+	for first := s.open('{'); s.more(&first, '}'); {
+		switch k := s.key(); {
+		case s.null():
+		case string(k) == "id":
+			raw := s.raw()
+			a.keep(member{k, raw})
+			a.id = stringOf(raw)
+		case string(k) == "model":
+			a.model = string(s.text())
+		case string(k) == "status":
+			said = string(s.text())
+		case string(k) == "error":
+			o.failed = bytes.Clone(s.says())
+		case string(k) == "incomplete_details":
+			reason = stringOf(find(members(s.raw()), []byte(`"reason"`)))
+		case string(k) == "usage":
+			if u, ok := s.tokens(); ok {
+				a.usage, a.counted = u, true
+			}
+		case string(k) == "output" && s.peek() == '[':
+			for first := s.open('['); s.more(&first, ']'); {
+				list = append(list, bytes.Clone(s.raw()))
+			}
+		case repeats(string(k)):
+			s.skip()
+		default:
+			a.keep(member{k, s.raw()})
+		}
+	}
+	fillIn(&status, said)
+	if status == "" && o.failed != nil {
+		status = finishFailed
+	}
+	fillIn(&status, finishDone)
+	a.finish = status
+	switch status {
+	case "incomplete":
+		if reason != "" {
+			a.finish = reason
+		}
+	case finishDone:
+	default:
+		return nil // no answer, so nothing of it is handed out
+	}
+	return o.reconcile(a, list)
+}
+
+// repeats reports a field of a response that repeats the request, or that is read elsewhere.
+func repeats(field string) bool {
+	switch field {
+	case "object", "output_text", "created_at", "completed_at", "background", "instructions", "input", "include", "tools", "tool_choice",
+		"parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_logprobs", "frequency_penalty",
+		"presence_penalty", "reasoning", "text", "truncation", "metadata", "store", "stream", "user", "safety_identifier",
+		"prompt", "prompt_cache_key", "prompt_cache_retention", "previous_response_id":
+		return true
+	}
+	return false
+}
+
+// reconcile brings the items that came piece by piece to what the final response says they are.
+func (o *output) reconcile(a *answer, list [][]byte) error {
+	o.output = -1
+	if len(list) == 0 { // some gateways leave it out: then what came is all there is
+		return o.closeCalls(a)
+	}
+	came := o.items
+	o.items = nil
+	for _, raw := range list {
+		w := o.read.itemOf(raw)
+		i := slices.IndexFunc(came, func(it *outItem) bool { return it.kind == w.kind && !it.matched })
+		var it *outItem
+		if i >= 0 {
+			it = came[i]
+			o.items = append(o.items, it)
+		} else {
+			it = o.open(w.kind)
+		}
+		it.matched = true
+		if err := o.end(a, it, &w); err != nil {
+			return err
+		}
+	}
+	var thoughts []*outItem
+	for _, it := range came {
+		switch {
+		case it.matched || !it.told():
+		case it.kind == itemReasoning:
+			thoughts = append(thoughts, it)
+		case a.sink != nil:
+			o.torn = true
+		}
+	}
+	o.items = append(thoughts, o.items...)
+	return nil
+}
+
+func (it *outItem) told() bool {
+	return slices.ContainsFunc(it.pieces, func(p *outPiece) bool { return p.told })
+}
+
+// closeCalls gives calls without arguments, of whose end nothing was said, the empty object that they stand for.
+func (o *output) closeCalls(a *answer) error {
+	for _, it := range o.items {
+		if it.kind != itemCall || it.raw != nil || it.told() {
+			continue
+		}
+		if err := o.emit(a, it, it.piece(llm.DeltaToolCall, 0), "{}"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close has nothing to do: an answer that came whole ended with its response.
+func (o *output) close(*answer) error { return nil }
+
+// broken is why an answer is none. What it quotes of a failure is the error alone: a response repeats the request's texts.
+func (o *output) broken(a *answer, evidence string) *llm.Error {
+	switch a.finish {
+	case finishFailed:
+		if o.failed == nil {
+			return &llm.Error{Class: llm.Unavailable, Message: "the response failed, and the provider does not say why"}
+		}
+		return &llm.Error{Evidence: llm.Evidence{Body: start(slices.Concat([]byte(`{"error":`), o.failed, []byte("}")))}}
+	case finishCancelled, "canceled":
+		return &llm.Error{
+			Class: llm.Interrupted, Message: "the response was cancelled at the provider", Evidence: llm.Evidence{Code: a.finish},
+		}
+	case "queued", "in_progress":
+		return &llm.Error{
+			Class: llm.Invalid, Commit: llm.Committed,
+			Message:  "the response goes on in the background at the provider; this adapter waits for none, so send no background",
+			Evidence: llm.Evidence{Code: a.finish},
+		}
+	case finishTorn:
+		return &llm.Error{
+			Class: llm.Interrupted, Message: "what the stream brought piece by piece is not what the response says at its end",
+			Evidence: llm.Evidence{Body: evidence},
+		}
+	}
+	return nil
+}
+
+// response is the whole answer.
+func (o *output) response(a *answer, provider string) *llm.Response {
+	r := &llm.Response{Model: a.model, Usage: a.usage, StopDetail: a.finish, Extra: a.extra(provider)}
+	waits := false
+	for i, it := range o.items {
+		waits = false
+		extra := func(raw []byte) map[string]json.RawMessage {
+			if raw == nil {
+				return nil
+			}
+			return map[string]json.RawMessage{provider: raw}
+		}
+		switch it.kind {
+		case itemMessage:
+			for _, p := range it.pieces {
+				switch {
+				case p.text.Len() == 0:
+				case p.kind == llm.DeltaRefusal:
+					r.Refusal += p.text.String()
+				default:
+					r.Parts = append(r.Parts, llm.Part{Kind: llm.PartText, Text: p.text.String(), Extra: extra(it.textExtra(p))})
+				}
+			}
+		case itemCall:
+			c := &llm.ToolCall{ID: it.id, Name: it.name, Arguments: json.RawMessage(it.piece(llm.DeltaToolCall, 0).text.String())}
+			rest := pick(it.raw, false, []string{"type", "call_id", "name", "arguments"})
+			r.Parts = append(r.Parts, llm.Part{Kind: llm.PartToolCall, Call: c, Extra: extra(rest)})
+		case itemReasoning:
+			if text := it.piece(llm.DeltaReasoning, 0).text.String(); text != "" || it.raw != nil {
+				r.Parts = append(r.Parts, llm.Part{Kind: llm.PartReasoning, Text: text, Extra: extra(it.raw)})
+			}
+		default:
+			if it.raw == nil {
+				continue
+			}
+			p := llm.Part{Kind: llm.PartReasoning, Extra: extra(it.raw)}
+			waits = it.waits(o.items[i+1:])
+			if waits || it.kind == "image_generation_call" {
+				p.Kind = llm.PartKind(it.kind)
+			}
+			r.Parts = append(r.Parts, p)
+		}
+	}
+	r.Stop = o.stop(a, r, waits)
+	return r
+}
+
+// waits reports whether an item of a tool waits for its caller: it has an id to answer it by, and none of those after it
+// does.
+func (it *outItem) waits(later []*outItem) bool {
+	const answer = "_output"
+	if it.kind == "mcp_approval_request" {
+		return true
+	}
+	return it.id != "" && !strings.HasSuffix(it.kind, answer) && !slices.ContainsFunc(later, func(l *outItem) bool {
+		return l.id == it.id && strings.HasSuffix(l.kind, answer)
+	})
+}
+
+// textExtra is what a text has beyond its words: the fields of its message, and its citations. Its type tells it from what
+// a caller wants with a text.
+func (it *outItem) textExtra(p *outPiece) []byte {
+	extra := pick(it.raw, false, []string{"role", "content"})
+	for _, m := range members(pick(p.raw, true, notesOfText())) {
+		if len(members(firstOf(m.value))) > 0 { // empty lists are the rule
+			extra = merge(extra, slices.Concat([]byte{'{'}, m.name, []byte{':'}, m.value, []byte{'}'}))
+		}
+	}
+	return extra
+}
+
+func (o *output) stop(a *answer, r *llm.Response, waits bool) llm.StopReason {
+	switch a.finish {
+	case "max_output_tokens", "max_tokens", "length":
+		return llm.StopLength
+	case "content_filter":
+		return llm.StopFiltered
+	}
+	switch {
+	case waits || len(r.ToolCalls()) > 0:
+		return llm.StopToolCalls
+	case r.Refusal != "":
+		return llm.StopRefusal
+	case a.finish == finishDone:
+		return llm.StopEnd
+	}
+	return llm.StopOther
+}
