@@ -90,6 +90,29 @@ func conversation() *llm.Request {
 	}
 }
 
+// golden compares a body with a file in testdata.
+func golden(t *testing.T, name, body string) {
+	t.Helper()
+	file := filepath.Join("testdata", filepath.FromSlash(name))
+	var got bytes.Buffer
+	if err := stdjson.Indent(&got, []byte(body), "", "\t"); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	got.WriteByte('\n')
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
+	}
+}
+
 func TestRequestsOnTheWire(t *testing.T) {
 	plain := func(change func(*llm.Request)) *llm.Request {
 		r := ask("hi")
@@ -127,24 +150,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 			if _, err := m.Call(t.Context(), tt.req); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", "requests", tt.name+".json")
-			var got bytes.Buffer
-			if err := stdjson.Indent(&got, []byte(s.body), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.body)
-			}
-			got.WriteByte('\n')
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-			}
+			golden(t, "requests/"+tt.name+".json", s.body)
 			if strings.Contains(s.body, "secret-label") {
 				t.Error("a label was sent")
 			}
