@@ -75,6 +75,31 @@ func repeats(field string) bool {
 
 // reconcile brings the items that came piece by piece to what the final response says they are.
 func (o *output) reconcile(a *answer, list [][]byte) error {
+	err := o.complete(a, list)
+	if err == nil && a.sink != nil && !o.inOrder() {
+		o.torn = true
+	}
+	return err
+}
+
+// inOrder reports whether texts and calls were told of in the order that the answer has them in.
+func (o *output) inOrder() bool {
+	var next [llm.DeltaEnd]int
+	for _, it := range o.items {
+		for _, p := range it.pieces {
+			if !p.told || p.kind == llm.DeltaReasoning || p.kind == llm.DeltaRefusal {
+				continue
+			}
+			if p.index != next[p.kind] {
+				return false
+			}
+			next[p.kind]++
+		}
+	}
+	return true
+}
+
+func (o *output) complete(a *answer, list [][]byte) error {
 	o.output = -1
 	if len(list) == 0 { // some gateways leave it out: then what came is all there is
 		return o.closeCalls(a)

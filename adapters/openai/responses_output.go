@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/modelchain/llm"
@@ -159,15 +160,16 @@ func (it *outItem) named(w *wireItem) {
 	}
 }
 
-// piece is a piece of the item, a new one where there is none.
+// piece is a piece of the item, a new one in its place where there is none.
 func (it *outItem) piece(kind llm.DeltaKind, num int) *outPiece {
-	for i := len(it.pieces) - 1; i >= 0; i-- {
-		if p := it.pieces[i]; p.num == num && p.kind == kind {
-			return p
+	at := len(it.pieces)
+	for at > 0 && it.pieces[at-1].num >= num {
+		if at--; it.pieces[at].num == num && it.pieces[at].kind == kind {
+			return it.pieces[at]
 		}
 	}
 	p := &outPiece{kind: kind, num: num}
-	it.pieces = append(it.pieces, p)
+	it.pieces = slices.Insert(it.pieces, at, p)
 	return p
 }
 
