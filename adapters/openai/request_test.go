@@ -194,6 +194,19 @@ func TestHeadersOfARequest(t *testing.T) {
 	}
 }
 
+// failsUnsent checks that a request fails before s sees it.
+func failsUnsent(t *testing.T, c llm.Caller, s *recorder, req *llm.Request, want llm.Class, says string) {
+	t.Helper()
+	resp, err := c.Call(t.Context(), req)
+	e := failure(t, resp, err)
+	if e.Class != want || !strings.Contains(e.Error(), says) || e.Commit != llm.CommitNone {
+		t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, want, says)
+	}
+	if s.calls != 0 {
+		t.Errorf("%d requests were made", s.calls)
+	}
+}
+
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	with := func(change func(*llm.Request)) *llm.Request {
 		r := ask("hi")
@@ -228,14 +241,7 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ok()
-			resp, err := serve(t, s, openai.Config{}).Call(t.Context(), tt.req)
-			e := failure(t, resp, err)
-			if e.Class != tt.want || !strings.Contains(e.Error(), tt.says) || e.Commit != llm.CommitNone {
-				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, tt.want, tt.says)
-			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
-			}
+			failsUnsent(t, serve(t, s, openai.Config{}), s, tt.req, tt.want, tt.says)
 		})
 	}
 	t.Run("no model", func(t *testing.T) {

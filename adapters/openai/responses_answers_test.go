@@ -156,26 +156,8 @@ func TestResponsesAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			}
 		}
 		whole, streamed := load(t, "responses/answers/"+tt.name+".json"), load(t, "responses/answers/"+tt.name+".sse")
-		t.Run(tt.name+"/whole", func(t *testing.T) {
-			resp, err := serveResponses(t, whole, openai.Config{}).Call(t.Context(), ask("hi"))
-			same(t, resp, err)
-		})
-		t.Run(tt.name+"/streamed", func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, streamed, openai.Config{}), ask("hi"))
-			same(t, resp, err)
-			checkDeltas(t, deltas, &sum)
-			if len(deltas) != tt.deltas {
-				t.Errorf("%d deltas, want %d: %+v", len(deltas), tt.deltas, deltas)
-			}
-		})
-		t.Run(tt.name+"/in one piece where a stream was asked for", func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, whole, openai.Config{}), ask("hi"))
-			same(t, resp, err)
-			checkDeltas(t, deltas, &sum)
-		})
-		t.Run(tt.name+"/streamed where none was asked for", func(t *testing.T) {
-			resp, err := serveResponses(t, streamed, openai.Config{}).Call(t.Context(), ask("hi"))
-			same(t, resp, err)
+		t.Run(tt.name, func(t *testing.T) {
+			inEveryForm(t, whole, streamed, func(f fixture) llm.Caller { return serveResponses(t, f, openai.Config{}) }, same, &sum, tt.deltas)
 		})
 		t.Run(tt.name+"/as a deployment", func(t *testing.T) {
 			d := &llm.Deployment{Name: "d", Caller: serveResponses(t, streamed, openai.Config{})}

@@ -29,26 +29,12 @@ func benchResponses() string {
 // BenchmarkResponsesStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkResponsesStream(b *testing.B) {
 	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, sse, benchResponses()), Model: "gpt-5"})
-	n := 0
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(llm.Delta) error { n++; return nil }}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	benchDeltas(b, m)
 }
 
 // BenchmarkResponsesUnary is a whole call over loopback.
 func BenchmarkResponsesUnary(b *testing.B) {
 	body := wholeResponse("completed", llm.Usage{Input: 9, Output: 2}, messageItem("Hello there"))
 	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, json, body), Model: "gpt-5"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	benchCalls(b, m, ask("hi"))
 }

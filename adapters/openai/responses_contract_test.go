@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -22,18 +21,6 @@ func TestResponsesContract(t *testing.T) {
 		Serve: serveResponse,
 		Event: sse,
 	})
-}
-
-// serveResponses starts a provider and returns a caller that speaks to it.
-func serveResponses(t testing.TB, h http.Handler, cfg openai.Config) *openai.Responses {
-	t.Helper()
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	cfg.BaseURL = srv.URL
-	if cfg.Model == "" {
-		cfg.Model = "gpt-4.1"
-	}
-	return openai.NewResponses(cfg)
 }
 
 // event is one event of a stream, under the name that OpenAI gives it beside its type.

@@ -86,7 +86,7 @@ func TestAFailureInAStreamIsThatOfItsCode(t *testing.T) {
 				if ev := e.Evidence; ev.Code != tt.code || ev.Message != tt.message || ev.Phase != form.phase || ev.Status != form.f.status {
 					t.Errorf("code %q, message %q, phase %v, status %d", ev.Code, ev.Message, ev.Phase, ev.Status)
 				}
-				if e.RequestID != "req_made_up" || e.Provider != "openai" || e.Model != "gpt-4.1" || e.Partial != nil || len(deltas) > 0 {
+				if e.RequestID != "req_made_up" || e.Provider != "openai" || e.Model != "gpt-4o" || e.Partial != nil || len(deltas) > 0 {
 					t.Errorf("request id %q, provider %q, model %q, partial %+v, deltas %+v", e.RequestID, e.Provider, e.Model, e.Partial, deltas)
 				}
 				if strings.Contains(e.Evidence.Body, "Be brief.") {

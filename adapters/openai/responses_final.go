@@ -104,33 +104,33 @@ func (o *output) complete(a *answer, list [][]byte) error {
 	if len(list) == 0 { // some gateways leave it out: then what came is all there is
 		return o.closeCalls(a)
 	}
-	came := o.items
+	came, ends := o.items, make([]wireItem, len(list))
 	o.items = nil
-	for _, raw := range list {
-		w := o.read.itemOf(raw)
-		i := slices.IndexFunc(came, func(it *outItem) bool { return it.kind == w.kind && !it.matched })
-		var it *outItem
-		if i >= 0 {
-			it = came[i]
-			o.items = append(o.items, it)
+	for i, raw := range list {
+		var s scan // of its own: its texts are read further down
+		ends[i] = s.itemOf(raw)
+		kind := ends[i].kind
+		if at := slices.IndexFunc(came, func(it *outItem) bool { return it.kind == kind && !it.matched }); at >= 0 {
+			o.items = append(o.items, came[at])
 		} else {
-			it = o.open(w.kind)
+			o.open(kind)
 		}
-		it.matched = true
-		if err := o.end(a, it, &w); err != nil {
-			return err
-		}
+		o.items[i].matched = true
 	}
-	var thoughts []*outItem
 	for _, it := range came {
-		switch {
-		case it.matched || !it.told():
-		case it.kind == itemReasoning:
-			thoughts = append(thoughts, it)
-		case a.sink != nil:
+		if a.sink != nil && it.told() && !it.matched && it.kind != itemReasoning {
 			o.torn = true
 		}
 	}
+	for i, it := range o.items {
+		if o.torn {
+			return nil
+		}
+		if err := o.end(a, it, &ends[i]); err != nil {
+			return err
+		}
+	}
+	thoughts := slices.DeleteFunc(came, func(it *outItem) bool { return it.kind != itemReasoning || it.matched || !it.told() })
 	o.items = append(thoughts, o.items...)
 	return nil
 }

@@ -36,29 +36,32 @@ func (in *input) list() ([]any, *llm.Error) {
 	return list, nil
 }
 
-// message adds one turn. Results of tools are items of their own, before the rest.
+// message adds one turn. What is an item of its own, such as a tool's result, comes before the rest of a user's message, and
+// in its place in an assistant's.
 func (in *input) message(from *llm.Message, i int) *llm.Error {
-	if from.Role == llm.RoleAssistant {
-		return in.assistant(from, i)
-	}
-	in.pending = nil // of an answer that was cut before anything came of it
+	before := len(in.items)
 	msg := &inputItem{Type: "message", Role: string(from.Role)}
 	if msg.Role == "" || from.Role == llm.RoleTool {
 		msg.Role = string(llm.RoleUser)
 	}
+	if from.Role != llm.RoleAssistant {
+		in.pending = nil // of an answer that was cut before anything came of it
+	}
 	for j := range from.Parts {
 		p := &from.Parts[j]
-		if done, err := in.item(p, i, j); done || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
+		done, err := in.item(p, i, j)
+		switch {
+		case err != nil || done:
+		case from.Role == llm.RoleAssistant:
+			err = in.said(p, before, i, j)
+		default:
+			var c any
+			c, err = in.m.piece(p, i, j)
+			msg.Content = append(msg.Content, c)
 		}
-		c, err := in.m.piece(p, i, j)
 		if err != nil {
 			return err
 		}
-		msg.Content = append(msg.Content, c)
 	}
 	if len(msg.Content) > 0 {
 		in.items = append(in.items, msg)
@@ -66,46 +69,36 @@ func (in *input) message(from *llm.Message, i int) *llm.Error {
 	return nil
 }
 
-// assistant adds a turn of the model, in the order in which its parts came. Neighbouring texts are one message, unless they
-// say that they were several.
-func (in *input) assistant(from *llm.Message, i int) *llm.Error {
-	before := len(in.items)
-	for j := range from.Parts {
-		p := &from.Parts[j]
-		if done, err := in.item(p, i, j); done || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		switch p.Kind {
-		case llm.PartText, "":
-		case llm.PartImage, llm.PartFile, llm.PartAudio:
-			return unsupported("Messages[%d].Parts[%d] holds %s; this API takes text from an assistant", i, j, p.Kind)
-		default:
-			return invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
-		}
-		patch, err := in.own(p, i, j)
-		if err != nil {
-			return err
-		}
-		var c any = inputPart{Type: "output_text", Text: &p.Text}
-		if notes := pick(patch, true, notesOfText()); notes != nil {
-			raw, err := marshal(c)
-			if err != nil {
-				return invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
-			}
-			c = json.RawMessage(merge(raw, notes))
-		}
-		extra := pick(patch, false, notesOfText())
-		if n := len(in.items); n > before && len(in.pending) == 0 {
-			if last := in.items[n-1]; last.Role == string(llm.RoleAssistant) && bytes.Equal(last.extra, extra) {
-				last.Content = append(last.Content, c)
-				continue
-			}
-		}
-		in.add(&inputItem{Type: "message", Role: string(llm.RoleAssistant), Content: []any{c}, extra: extra})
+// said adds a text of the model, whose turn begins with the item of the index before. Neighbouring texts are one message,
+// unless they say that they were several.
+func (in *input) said(p *llm.Part, before, i, j int) *llm.Error {
+	switch p.Kind {
+	case llm.PartText, "":
+	case llm.PartImage, llm.PartFile, llm.PartAudio:
+		return unsupported("Messages[%d].Parts[%d] holds %s; this API takes text from an assistant", i, j, p.Kind)
+	default:
+		return invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
+	patch, bad := in.own(p, i, j)
+	if bad != nil {
+		return bad
+	}
+	var c any = inputPart{Type: "output_text", Text: &p.Text}
+	if notes := pick(patch, true, notesOfText()); notes != nil {
+		raw, err := marshal(c)
+		if err != nil {
+			return invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
+		}
+		c = json.RawMessage(merge(raw, notes))
+	}
+	extra := pick(patch, false, notesOfText())
+	if n := len(in.items); n > before && len(in.pending) == 0 {
+		if last := in.items[n-1]; last.Role == string(llm.RoleAssistant) && bytes.Equal(last.extra, extra) {
+			last.Content = append(last.Content, c)
+			return nil
+		}
+	}
+	in.add(&inputItem{Type: "message", Role: string(llm.RoleAssistant), Content: []any{c}, extra: extra})
 	return nil
 }
 

@@ -209,35 +209,22 @@ func (b *responsesBody) format(f *llm.Format) *llm.Error {
 // piece is what a user, a developer or a tool says.
 func (m *Model) piece(p *llm.Part, i, j int) (any, *llm.Error) {
 	out := &inputPart{}
-	uploaded := strings.HasPrefix(p.URL, "file-") && len(p.Data) == 0
+	id, data, url := source(p)
 	switch p.Kind {
 	case llm.PartText, "":
 		out.Type, out.Text = "input_text", &p.Text
 	case llm.PartImage:
-		out.Type = "input_image"
-		switch {
-		case uploaded:
-			out.FileID = p.URL
-		case len(p.Data) > 0:
-			out.ImageURL = dataURL(p)
-		default:
-			out.ImageURL = p.URL
-		}
+		out.Type, out.FileID, out.ImageURL = "input_image", id, data+url
 	case llm.PartAudio:
 		if len(p.Data) == 0 {
 			return nil, unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
 		}
 		out.Type, out.Audio = "input_audio", &audio{Data: base64.StdEncoding.EncodeToString(p.Data), Format: audioFormat(p)}
 	case llm.PartFile:
-		out.Type = "input_file"
-		switch {
-		case uploaded:
-			out.FileID = p.URL
-		case len(p.Data) > 0:
-			out.FileData, out.FileName = dataURL(p), p.Name
+		out.Type, out.FileID, out.FileData, out.FileURL = "input_file", id, data, url
+		if data != "" {
+			out.FileName = p.Name
 			fillIn(&out.FileName, "file") // the API asks for some name
-		default:
-			out.FileURL = p.URL
 		}
 	default:
 		return nil, invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
@@ -247,4 +234,16 @@ func (m *Model) piece(p *llm.Part, i, j int) (any, *llm.Error) {
 		return json.RawMessage(raw), err
 	}
 	return out, err
+}
+
+// source is where an image or a file is: an uploaded one by its id, the data itself, or an address.
+func source(p *llm.Part) (id, data, url string) {
+	switch {
+	case p.Kind != llm.PartImage && p.Kind != llm.PartFile:
+	case len(p.Data) > 0:
+		return "", dataURL(p), ""
+	case strings.HasPrefix(p.URL, "file-"):
+		return p.URL, "", ""
+	}
+	return "", "", p.URL
 }

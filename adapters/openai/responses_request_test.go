@@ -14,7 +14,9 @@ func okResponse() *recorder {
 	return &recorder{fixture: answer(json, wholeResponse("completed", llm.Usage{Input: 1, Output: 1}, messageItem("ok")))}
 }
 
-func extra(s string) map[string]stdjson.RawMessage { return map[string]stdjson.RawMessage{"openai": raw(s)} }
+func extra(s string) map[string]stdjson.RawMessage {
+	return map[string]stdjson.RawMessage{"openai": raw(s)}
+}
 
 // responsesConversation uses everything of a request that the Responses API has.
 func responsesConversation() *llm.Request {
@@ -133,14 +135,7 @@ func TestResponsesRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := okResponse()
-			resp, err := serveResponses(t, s, openai.Config{}).Call(t.Context(), tt.req)
-			e := failure(t, resp, err)
-			if e.Class != tt.want || !strings.Contains(e.Error(), tt.says) || e.Commit != llm.CommitNone {
-				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, tt.want, tt.says)
-			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
-			}
+			failsUnsent(t, serveResponses(t, s, openai.Config{}), s, tt.req, tt.want, tt.says)
 		})
 	}
 }

@@ -112,24 +112,7 @@ func TestResponseStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
-			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
-				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, tt.class, tt.says)
-			}
-			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
-				t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
-			}
-			text := ""
-			for _, d := range deltas {
-				text += d.Text
-			}
-			if text != tt.text || e.Partial.Text() != tt.text {
-				t.Errorf("delivered %q, Partial %q; want %q", text, e.Partial.Text(), tt.text)
-			}
-			if tt.text != "" && (!e.Evidence.Partial || e.Usage.Output == 0 || e.Commit != llm.Committed) {
-				t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
-			}
+			failsInStream(t, serveResponses(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
 		})
 	}
 }

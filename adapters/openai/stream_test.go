@@ -109,32 +109,42 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
-			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
-				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, tt.class, tt.says)
-			}
-			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
-				t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
-			}
-			text := ""
-			for _, d := range deltas {
-				text += d.Text
-			}
-			if text != tt.text || e.Partial.Text() != tt.text {
-				t.Errorf("delivered %q, Partial %q; want %q", text, e.Partial.Text(), tt.text)
-			}
-			if partial := tt.text != ""; partial && (!e.Evidence.Partial || !e.Usage.Estimated || e.Usage.Output == 0 || e.Commit != llm.Committed) {
-				t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
-			}
-			for _, c := range e.Partial.ToolCalls() {
-				t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
-			}
-			if len(e.Evidence.Body) > 64<<10 {
-				t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
+			e := failsInStream(t, serve(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
+			if tt.text != "" && !e.Usage.Estimated {
+				t.Errorf("usage %+v", e.Usage)
 			}
 		})
 	}
+}
+
+// failsInStream checks that a stream fails after text was delivered.
+func failsInStream(t *testing.T, c llm.Caller, class llm.Class, text, says string) *llm.Error {
+	t.Helper()
+	deltas, resp, err := collect(t.Context(), c, ask("hi"))
+	e := failure(t, resp, err)
+	if e.Class != class || !strings.Contains(e.Error(), says) {
+		t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, class, says)
+	}
+	if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
+		t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
+	}
+	got := ""
+	for _, d := range deltas {
+		got += d.Text
+	}
+	if got != text || e.Partial.Text() != text {
+		t.Errorf("delivered %q, Partial %q; want %q", got, e.Partial.Text(), text)
+	}
+	if partial := text != ""; partial && (!e.Evidence.Partial || e.Usage.Output == 0 || e.Commit != llm.Committed) {
+		t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
+	}
+	for _, c := range e.Partial.ToolCalls() {
+		t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
+	}
+	if len(e.Evidence.Body) > 64<<10 {
+		t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
+	}
+	return e
 }
 
 // held writes body and then keeps the connection open until the client closes it.
