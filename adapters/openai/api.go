@@ -1,6 +1,9 @@
 package openai
 
-import "github.com/modelchain/llm"
+import (
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
+)
 
 // An api is what differs between the two ways to ask a model.
 type api interface {
@@ -10,8 +13,9 @@ type api interface {
 	reader(c *call) reader
 	// marks are what tells a damaged event that held a part of an answer from noise.
 	marks() []string
-	// end is what a stream that breaks off did not get to.
+	// end is what a stream that breaks off did not get to, and bound the size in bytes of the largest event that is read.
 	end() string
+	bound() int
 }
 
 // A reader reads the answer of one call, as a whole or event by event.
@@ -41,6 +45,7 @@ func (chat) path() string          { return chatPath }
 func (chat) reader(c *call) reader { return &c.chunk }
 func (chat) marks() []string       { return []string{`"choices"`, `"delta"`, `"content"`, `"tool_calls"`} }
 func (chat) end() string           { return "a finish reason" }
+func (chat) bound() int            { return wire.MaxEvent }
 
 func (chat) encode(m *Model, req *llm.Request) (body []byte, model string, _ *llm.Error) {
 	return m.encode(req)

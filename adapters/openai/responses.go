@@ -30,7 +30,8 @@ import (
 // ("openai"), those of text and calls the fields that have no place in a Part: ids, phase, annotations. Give the parts of an
 // answer back unchanged, and the API gets its items back; only the provider that made them gets them, since no other could
 // read them, and reasoning without encrypted content only where Extra asks to store.
-// A part with an item of the caller's own in Extra, such as a computer_call_output, is sent as that item.
+// Other adapters ignore reasoning parts and refuse kinds of part that they do not know. A reasoning part, or one whose Kind is
+// the item's type, is sent as the item that the caller puts into its Extra, such as a computer_call_output.
 //
 // A stream is whole once response.completed, response.incomplete or response.failed has come. Its first delta is the first
 // piece of content: before it the provider has committed to nothing. The final response decides: what the pieces of text and
@@ -67,3 +68,4 @@ func (responses) path() string        { return responsesPath }
 func (responses) reader(*call) reader { return &output{} }
 func (responses) marks() []string     { return []string{`"response.`, `"delta"`} }
 func (responses) end() string         { return "a final response" }
+func (responses) bound() int          { return maxAnswer } // the last event has all of the answer in it

@@ -284,7 +284,7 @@ func TestStatusesOfResponses(t *testing.T) {
 			}
 			resp, err := serveResponses(t, answer(json, tt.body), openai.Config{}).Call(t.Context(), req)
 			e := failure(t, resp, err)
-			if e.Class != tt.class && !(streamed && e.Class == llm.Interrupted && e.Partial != nil) || !strings.Contains(e.Error(), tt.says) {
+			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("%s: got %v of class %v, want %v with %q", tt.name, e, e.Class, tt.class, tt.says)
 			}
 			if strings.Contains(e.Error()+e.Evidence.Body, "Be brief.") && tt.class != llm.BadOutput && tt.class != llm.TooLong {

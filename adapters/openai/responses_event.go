@@ -148,6 +148,8 @@ func (s *scan) itemOf(raw []byte) (it wireItem) {
 			} else {
 				it.args = s.text()
 			}
+		case string(k) == "content" && s.peek() == '"': // a text where a list should be
+			it.content = []wirePart{{text: s.text()}}
 		case string(k) == "content":
 			it.content = s.partsOf()
 		case string(k) == "summary":

@@ -43,31 +43,47 @@ func (o *output) final(a *answer, status string) error {
 			a.keep(member{k, s.raw()})
 		}
 	}
-	fillIn(&status, said)
-	if status == "" && o.failed != nil {
-		status = finishFailed
-	}
-	fillIn(&status, finishDone)
-	a.finish = status
-	switch status {
-	case "incomplete":
-		if reason != "" {
-			a.finish = reason
-		}
-	case finishDone:
-	default:
+	a.finish = ending(status, said, reason, o.failed != nil)
+	if notEnded(a.finish) || a.finish == finishFailed {
 		return nil // no answer, so nothing of it is handed out
 	}
 	return o.reconcile(a, list)
 }
 
+// ending is the status of an answer, or why it is incomplete. A gateway may call complete in its event what says in the
+// response that it is not.
+func ending(event, said, reason string, failed bool) string {
+	status := event
+	if status == "" || status == finishDone && (said == finishCut || said == finishFailed || said == finishCancelled) {
+		status = said
+	}
+	switch {
+	case status == "" && failed:
+		return finishFailed
+	case reason != "" && (status == "" || status == finishDone || status == finishCut):
+		return reason
+	case status == "":
+		return finishDone
+	}
+	return status
+}
+
+// notEnded reports a status other than failed that says that there is no whole answer.
+func notEnded(status string) bool {
+	switch status {
+	case finishCancelled, "canceled", finishQueued, finishRunning:
+		return true
+	}
+	return false
+}
+
 // repeats reports a field of a response that repeats the request, or that is read elsewhere.
 func repeats(field string) bool {
 	switch field {
-	case "object", "output_text", "created_at", "completed_at", "background", "instructions", "input", "include", "tools", "tool_choice",
-		"parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_logprobs", "frequency_penalty",
-		"presence_penalty", "reasoning", "text", "truncation", "metadata", "store", "stream", "user", "safety_identifier",
-		"prompt", "prompt_cache_key", "prompt_cache_retention", "previous_response_id":
+	case "object", "output_text", "created_at", "completed_at", "background", "instructions", "input", "include", "tools",
+		"tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_logprobs",
+		"frequency_penalty", "presence_penalty", "reasoning", "text", "truncation", "metadata", "store", "stream", "user",
+		"safety_identifier", "prompt", "prompt_cache_key", "prompt_cache_retention", "previous_response_id":
 		return true
 	}
 	return false
@@ -167,13 +183,14 @@ func (o *output) broken(a *answer, evidence string) *llm.Error {
 		return &llm.Error{
 			Class: llm.Interrupted, Message: "the response was cancelled at the provider", Evidence: llm.Evidence{Code: a.finish},
 		}
-	case "queued", "in_progress":
+	case finishQueued, finishRunning:
 		return &llm.Error{
 			Class: llm.Invalid, Commit: llm.Committed,
 			Message:  "the response goes on in the background at the provider; this adapter waits for none, so send no background",
 			Evidence: llm.Evidence{Code: a.finish},
 		}
 	case finishTorn:
+		a.finish = "" // a word of this adapter's, not the provider's
 		return &llm.Error{
 			Class: llm.Interrupted, Message: "what the stream brought piece by piece is not what the response says at its end",
 			Evidence: llm.Evidence{Body: evidence},

@@ -56,8 +56,11 @@ const (
 // The ends of an answer beside the reasons of an incomplete one.
 const (
 	finishDone      = "completed"
+	finishCut       = "incomplete"
 	finishFailed    = "failed"
 	finishCancelled = "cancelled"
+	finishQueued    = "queued"
+	finishRunning   = "in_progress"
 	finishTorn      = "torn"
 )
 

@@ -53,6 +53,9 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 			sorted(`"content_index":0,"delta":"lo","item_id":"c","output_index":0,"type":"response.output_text.delta"`) +
 			sorted(`"item":`+strings.Replace(messageItem("Hello"), "msg_1", "d", 1)+`,"output_index":0,"type":"response.output_item.done"`) +
 			sorted(`"response":`+wholeResponse("completed", llm.Usage{Input: 4, Output: 2}, strings.Replace(messageItem("Hello"), "msg_1", "e", 1))+`,"type":"response.completed"`), 2},
+		{"a text where a list should be", created + completed(`{"type":"message","content":"Hello"}`), 1},
+		{"an end that repeats a long request", created + hel + lo + strings.Replace(helloEnd, "Be brief.", strings.Repeat("Be brief. ", 1<<19), 1), 2},
+		{"an end that still is in progress", created + hel + lo + strings.Replace(helloEnd, `"status":"completed","error"`, `"status":"in_progress","error"`, 1), 2},
 		{"no numbers", strings.NewReplacer(`"output_index":0,`, "", `"content_index":0,`, "").Replace(helloWhole), 2},
 	}
 	for _, tt := range tests {
@@ -107,13 +110,46 @@ func TestResponseStreamsThatFail(t *testing.T) {
 		{"an error without framing", `{"error":{"message":"The model is not there","code":"model_not_found"}}`, llm.NotFound, "", "not there"},
 		{"a flat error without a mark", `data: {"message":"upstream broke","status":502}` + "\n\n", llm.Unavailable, "", "upstream broke"},
 		{"a stream of the other API", first + second + end + done, llm.Unavailable, "", "before an answer"},
-		{"an event above the bound", created + "data: " + strings.Repeat("x", 5<<20) + "\n\n", llm.BadOutput, "", "too large"},
-		{"an event above the bound after text", created + hel + "data: " + strings.Repeat("x", 5<<20) + "\n\n", llm.Interrupted, "Hel", "too large"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			failsInStream(t, serveResponses(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
 		})
+	}
+}
+
+// What a gateway calls complete is not, if the response says so.
+func TestAnEndIsWhatTheResponseSaysItIs(t *testing.T) {
+	cut := wholeResponse("incomplete", llm.Usage{Input: 4, Output: 2}, messageItem("Hello"))
+	for name, tt := range map[string]struct {
+		response string
+		stop     llm.StopReason
+		class    llm.Class
+	}{
+		"incomplete":        {strings.Replace(cut, `"incomplete_details":null`, `"incomplete_details":{"reason":"max_output_tokens"}`, 1), llm.StopLength, 0},
+		"without its cause": {cut, llm.StopOther, 0},
+		"by its cause": {strings.Replace(wholeResponse("completed", llm.Usage{}, messageItem("Hello")), `"incomplete_details":null`,
+			`"incomplete_details":{"reason":"content_filter"}`, 1), llm.StopFiltered, 0},
+		"failed":    {wholeResponse("failed", llm.Usage{}, messageItem("Hello")), "", llm.Unavailable},
+		"cancelled": {wholeResponse("cancelled", llm.Usage{}, messageItem("Hello")), "", llm.Interrupted},
+	} {
+		deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, created+event("response.completed", `"response":`+tt.response)), openai.Config{}), ask("hi"))
+		if tt.class != 0 {
+			if e := failure(t, resp, err); e.Class != tt.class || len(deltas) > 0 {
+				t.Errorf("%s: got %v after %+v", name, e, deltas)
+			}
+			continue
+		}
+		if err != nil || resp.Stop != tt.stop || resp.Text() != "Hello" {
+			t.Errorf("%s: got %+v, %v", name, resp, err)
+		}
+	}
+}
+
+func TestAnEndlessEventOfAResponseIsNotReadWhole(t *testing.T) {
+	e, sent := endlessEvent(t, func(h http.Handler) llm.Caller { return serveResponses(t, h, openai.Config{}) })
+	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") || sent > 256<<20 {
+		t.Errorf("got %v after %d MiB", e, sent>>20)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 // nothing. What one API calls its end is the reader's business.
 func (c *call) stream(in io.Reader) (*llm.Response, error) {
 	c.phase = llm.PhaseStream
-	s := &streaming{call: c, events: wire.NewSSE(in, wire.MaxEvent)}
+	s := &streaming{call: c, events: wire.NewSSE(in, c.m.api.bound())}
 	defer s.stop()
 	for {
 		e, err := s.events.Next()

@@ -234,10 +234,21 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 	})
 }
 
-// endless writes one line without an end.
 func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
+	e, sent := endlessEvent(t, func(h http.Handler) llm.Caller { return serve(t, h, openai.Config{}) })
+	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
+		t.Errorf("got %v", e)
+	}
+	if sent > 64<<20 {
+		t.Errorf("the server could send %d MiB", sent>>20)
+	}
+}
+
+// endlessEvent is the error of a call whose server writes one line without an end, and how much it could write of it.
+func endlessEvent(t *testing.T, from func(http.Handler) llm.Caller) (e *llm.Error, sent int) {
+	t.Helper()
 	written := make(chan int)
-	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := from(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", sse)
 		n, piece := 0, []byte(strings.Repeat("x", 1<<20))
@@ -249,15 +260,9 @@ func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
 			n += len(piece)
 		}
 		written <- n
-	}), openai.Config{})
-	_, resp, err := collect(t.Context(), m, ask("hi"))
-	e := failure(t, resp, err)
-	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
-		t.Errorf("got %v", e)
-	}
-	if n := <-written; n > 64<<20 {
-		t.Errorf("the server could send %d MiB", n>>20)
-	}
+	}))
+	_, resp, err := collect(t.Context(), c, ask("hi"))
+	return failure(t, resp, err), <-written
 }
 
 // noticing tells when a text passes through a body.
