@@ -287,6 +287,9 @@ func TestStatusesOfResponses(t *testing.T) {
 			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("%s: got %v of class %v, want %v with %q", tt.name, e, e.Class, tt.class, tt.says)
 			}
+			if e.Class == llm.Invalid && e.Commit != llm.Committed {
+				t.Errorf("%s: commit %v, though the provider works on it", tt.name, e.Commit)
+			}
 			if strings.Contains(e.Error()+e.Evidence.Body, "Be brief.") && tt.class != llm.BadOutput && tt.class != llm.TooLong {
 				t.Errorf("%s: the request's own words are in the evidence: %s", tt.name, e.Evidence.Body)
 			}

@@ -26,7 +26,7 @@ func (o *output) final(a *answer, status string) error {
 		case string(k) == "status":
 			said = string(s.text())
 		case string(k) == "error":
-			o.failed = bytes.Clone(s.says())
+			o.failed = s.says() // of use only until the next event
 		case string(k) == "incomplete_details":
 			reason = stringOf(find(members(s.raw()), []byte(`"reason"`)))
 		case string(k) == "usage":

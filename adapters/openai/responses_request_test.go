@@ -165,24 +165,44 @@ func TestReasoningIsSentOnlyWhereItCanBeRead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := okResponse()
 			req := &llm.Request{Messages: []llm.Message{{Role: llm.RoleAssistant, Parts: tt.parts}, llm.User("and?")}}
-			if _, err := serveResponses(t, s, openai.Config{}).Call(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-			var body struct{ Input []struct{ Type string } }
-			if err := stdjson.Unmarshal([]byte(s.body), &body); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, it := range body.Input[:len(body.Input)-1] {
-				got = append(got, it.Type)
-			}
-			if !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("sent %v, want %v: %s", got, tt.want, s.body)
+			if got := itemsSent(t, req); !reflect.DeepEqual(got, append(tt.want, "message")) {
+				t.Errorf("sent %v, want %v", got, tt.want)
 			}
 		})
 	}
+	t.Run("without a consequence in its turn", func(t *testing.T) {
+		req := &llm.Request{Messages: []llm.Message{
+			{Role: llm.RoleAssistant, Parts: []llm.Part{thought(closed)}}, llm.User("go on"), llm.Assistant("a")}}
+		if got := itemsSent(t, req); !reflect.DeepEqual(got, []string{"message", "message"}) {
+			t.Errorf("sent %v", got)
+		}
+	})
+	for store, want := range map[string]int{`true`: 2, `null`: 2, `false`: 1} {
+		t.Run("by its id, with store "+store, func(t *testing.T) {
+			req := &llm.Request{Messages: []llm.Message{{Role: llm.RoleAssistant, Parts: []llm.Part{bare, llm.Text("a")}}}, Extra: extra(`{"store":` + store + `}`)}
+			if got := itemsSent(t, req); len(got) != want {
+				t.Errorf("sent %v", got)
+			}
+		})
+	}
+}
+
+// itemsSent are the types of the items that a request becomes.
+func itemsSent(t *testing.T, req *llm.Request) (types []string) {
+	t.Helper()
+	s := okResponse()
+	if _, err := serveResponses(t, s, openai.Config{}).Call(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	var body struct{ Input []struct{ Type string } }
+	if err := stdjson.Unmarshal([]byte(s.body), &body); err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range body.Input {
+		types = append(types, it.Type)
+	}
+	return types
 }
 
 func TestModelsThatDoNotEncryptAreNotAskedTo(t *testing.T) {

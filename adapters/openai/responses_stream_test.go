@@ -71,6 +71,9 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 				t.Errorf("%d deltas, want %d: %+v", len(deltas), tt.deltas, deltas)
 			}
 			checkDeltas(t, deltas, &llm.Response{Parts: []llm.Part{llm.Text("Hello")}})
+			if own := string(resp.Parts[0].Extra["openai"]); strings.Contains(tt.body, `"text":"Hello"`) && !strings.Contains(own, `"type":"message"`) {
+				t.Errorf("the part holds %s", own)
+			}
 		})
 	}
 }
@@ -113,7 +116,10 @@ func TestResponseStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			failsInStream(t, serveResponses(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
+			e := failsInStream(t, serveResponses(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
+			if p := e.Partial; p != nil && p.StopDetail != "" && p.StopDetail != "cancelled" {
+				t.Errorf("the provider is said to have said %q", p.StopDetail)
+			}
 		})
 	}
 }
