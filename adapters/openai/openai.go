@@ -29,8 +29,8 @@ type Config struct {
 	// own together with BaseURL. It fills in the provider's address and habits, stands in errors, selects the classifier's
 	// rows, and is a key of Request.Extra beside "openai". "": "openai".
 	Provider string
-	// BaseURL is the root of the API, what comes before /chat/completions: "http://localhost:8000/v1". "": the provider's
-	// own; Azure has none.
+	// BaseURL is the root of the API, what comes before /chat/completions or /responses: "http://localhost:8000/v1". "": the
+	// provider's own; Azure has none.
 	BaseURL string
 	// APIKey is the key. Key is asked for it before each call instead, so that keys can rotate; its error ends the call. Set
 	// one of them at most. Neither: no key is sent, as local servers want it.

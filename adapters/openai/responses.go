@@ -21,17 +21,21 @@ import (
 //     added to those of the request: tools that the provider runs go there. What such a request may do is the caller's to
 //     say, with Request.ReplayUnsafe.
 //
-// An answer's items become parts in their order. Text and refusals are told apart; each reasoning item is one reasoning part,
-// with its summary or, where that is all there is, its content; a function_call is a tool call. Items that the provider's own
-// tools leave behind (web_search_call, file_search_call, code_interpreter_call, mcp_call and others) are reasoning parts
-// without text. Items that wait for the caller (computer_call, custom_tool_call, mcp_approval_request and others) and
-// image_generation_call are parts whose Kind is the item's type; with one of those at its end an answer stops with
-// llm.StopToolCalls. Such parts, and those of reasoning, hold their whole item in Part.Extra under the provider's name
-// ("openai"), those of text and calls the fields that have no place in a Part: ids, phase, annotations. Give the parts of an
-// answer back unchanged, and the API gets its items back; only the provider that made them gets them, since no other could
-// read them, and reasoning without encrypted content only where Extra asks to store.
-// Other adapters ignore reasoning parts and refuse kinds of part that they do not know. A reasoning part, or one whose Kind is
-// the item's type, is sent as the item that the caller puts into its Extra, such as a computer_call_output.
+// An answer's items become parts in their order:
+//   - the texts of a message are text parts; its refusals are Response.Refusal;
+//   - a reasoning item is a reasoning part, with its summary or, where that is all there is, its content;
+//   - a function_call is a tool call;
+//   - what the provider's own tools leave behind (web_search_call, file_search_call, code_interpreter_call, mcp_call and others)
+//     is a reasoning part without text;
+//   - what waits for the caller (computer_call, custom_tool_call, mcp_approval_request and others) is a part whose Kind is the
+//     item's type, and the answer stops with llm.StopToolCalls; image_generation_call is such a part as well.
+//
+// A part's Extra has, under the provider's name ("openai"), what belongs to it beyond the fields of a Part: ids, phase and
+// annotations of texts and calls, and the whole item of all others. Give the parts of an answer back unchanged, and the API
+// gets its items back. Only the provider that made them gets them, since no other could read them; reasoning is kept from it
+// where it is neither encrypted nor open nor stored. A reasoning part, or one whose Kind is the item's type, with an item of
+// the caller's own in Extra, such as a computer_call_output, is sent as that item. Other adapters ignore reasoning without
+// text and refuse the kinds that are an item's type.
 //
 // A stream is whole once response.completed, response.incomplete or response.failed has come. Its first delta is the first
 // piece of content: before it the provider has committed to nothing. The final response decides: what the pieces of text and

@@ -172,7 +172,7 @@ func (o *output) closeCalls(a *answer) error {
 func (o *output) close(*answer) error { return nil }
 
 // broken is why an answer is none. What it quotes of a failure is the error alone: a response repeats the request's texts.
-func (o *output) broken(a *answer, evidence string) *llm.Error {
+func (o *output) broken(a *answer, _ string) *llm.Error {
 	switch a.finish {
 	case finishFailed:
 		if o.failed == nil {
@@ -193,7 +193,6 @@ func (o *output) broken(a *answer, evidence string) *llm.Error {
 		a.finish = "" // a word of this adapter's, not the provider's
 		return &llm.Error{
 			Class: llm.Interrupted, Message: "what the stream brought piece by piece is not what the response says at its end",
-			Evidence: llm.Evidence{Body: evidence},
 		}
 	}
 	return nil
@@ -204,7 +203,6 @@ func (o *output) response(a *answer, provider string) *llm.Response {
 	r := &llm.Response{Model: a.model, Usage: a.usage, StopDetail: a.finish, Extra: a.extra(provider)}
 	waits := false
 	for i, it := range o.items {
-		waits = false
 		extra := func(raw []byte) map[string]json.RawMessage {
 			if raw == nil {
 				return nil
@@ -231,12 +229,14 @@ func (o *output) response(a *answer, provider string) *llm.Response {
 				r.Parts = append(r.Parts, llm.Part{Kind: llm.PartReasoning, Text: text, Extra: extra(it.raw)})
 			}
 		default:
-			if it.raw == nil {
+			if it.raw == nil || it.kind == "" {
 				continue
 			}
 			p := llm.Part{Kind: llm.PartReasoning, Extra: extra(it.raw)}
-			waits = it.waits(o.items[i+1:])
-			if waits || it.kind == "image_generation_call" {
+			switch {
+			case it.waits(o.items[i+1:]):
+				p.Kind, waits = llm.PartKind(it.kind), true
+			case it.kind == "image_generation_call":
 				p.Kind = llm.PartKind(it.kind)
 			}
 			r.Parts = append(r.Parts, p)

@@ -232,7 +232,7 @@ func (o *output) emit(a *answer, it *outItem, p *outPiece, text string) error {
 }
 
 // settle brings a piece to its whole text. One that was told otherwise tears the answer, except for reasoning, which is no
-// part of what was asked for.
+// part of what was asked for. An empty whole says nothing: some gateways end an item as they began it.
 func (o *output) settle(a *answer, it *outItem, p *outPiece, whole string) error {
 	if !p.told {
 		p.text.Reset() // arguments that wait for a name
@@ -241,6 +241,7 @@ func (o *output) settle(a *answer, it *outItem, p *outPiece, whole string) error
 	switch {
 	case ok:
 		return o.emit(a, it, p, rest)
+	case whole == "":
 	case a.sink == nil:
 		p.text.Reset()
 		p.text.WriteString(whole)

@@ -56,6 +56,8 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 		{"a text where a list should be", created + completed(`{"type":"message","content":"Hello"}`), 1},
 		{"an end that repeats a long request", created + hel + lo + strings.Replace(helloEnd, "Be brief.", strings.Repeat("Be brief. ", 1<<19), 1), 2},
 		{"an end that still is in progress", created + hel + lo + strings.Replace(helloEnd, `"status":"completed","error"`, `"status":"in_progress","error"`, 1), 2},
+		{"an item that ends as it began", created + hel + lo + event("response.output_item.done", `"output_index":0,"item":`+messageItem("")) + helloEnd, 2},
+		{"items that are none", created + hel + lo + completed("null", "7", "[]", `{"id":"x"}`, messageItem("Hello")), 2},
 		{"no numbers", strings.NewReplacer(`"output_index":0,`, "", `"content_index":0,`, "").Replace(helloWhole), 2},
 	}
 	for _, tt := range tests {
