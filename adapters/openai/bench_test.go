@@ -49,15 +49,26 @@ func benchServer(b *testing.B, status int, kind, body string) string {
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "text/event-stream", benchStream()), Model: "gpt-4o"})
+	benchDeltas(b, m)
+}
+
+// benchDeltas reports what c takes for each delta.
+func benchDeltas(b *testing.B, c llm.Caller) {
+	b.Helper()
 	n := 0
 	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(llm.Delta) error { n++; return nil }}
+	benchCalls(b, c, req)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+func benchCalls(b *testing.B, c llm.Caller, req *llm.Request) {
+	b.Helper()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
+		if _, err := c.Call(b.Context(), req); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
 }
 
 // BenchmarkStreamSDK is the same by the reader of go-openai.
@@ -125,11 +136,5 @@ func BenchmarkUnary(b *testing.B) {
 	body := `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant",` +
 		`"content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}`
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "application/json", body), Model: "gpt-4o"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	benchCalls(b, m, ask("hi"))
 }

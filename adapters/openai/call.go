@@ -33,7 +33,9 @@ type call struct {
 	status int
 	header http.Header
 	phase  llm.Phase // of the answer; PhaseUnknown before it
+	reader reader
 	answer answer
+	chunk  chunk // what the reader of chats reads
 }
 
 func (c *call) do() (*llm.Response, error) {
@@ -43,7 +45,7 @@ func (c *call) do() (*llm.Response, error) {
 	if e := llm.ContextError(c.ctx, nil); e != nil {
 		return nil, c.unsent(e)
 	}
-	payload, model, bad := c.m.encode(c.req)
+	payload, model, bad := c.m.api.encode(c.m, c.req)
 	c.model = model
 	if bad != nil {
 		return nil, c.fail(bad)
@@ -74,6 +76,7 @@ func (c *call) do() (*llm.Response, error) {
 	defer resp.Body.Close() //nolint:errcheck // nothing can be done about it
 	c.status, c.header, c.phase = resp.StatusCode, resp.Header, llm.PhaseHeaders
 	c.answer.sink = c.req.Sink
+	c.reader = c.m.api.reader(c)
 	return c.read(resp)
 }
 
@@ -126,19 +129,15 @@ func (c *call) whole(in io.Reader) (*llm.Response, error) {
 	case len(data) > maxAnswer:
 		return nil, c.fail(&llm.Error{Class: llm.BadOutput, Message: "the answer is larger than 64 MiB"})
 	}
-	var ch chunk
-	rest, ok := ch.parse(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
-	if !ok || len(rest) > 0 || ch.failure != nil || ch.isError || !ch.choices {
+	rest, ok := c.reader.parse(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	if !ok || len(rest) > 0 || !c.reader.isAnswer() {
 		return nil, c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
 	}
-	a := &c.answer
-	if err := a.add(&ch); err != nil {
+	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.sinkFailed(err)
 	}
-	if a.finish == "" {
-		if err := a.closeCalls(); err != nil {
-			return nil, c.sinkFailed(err)
-		}
+	if err := c.reader.close(&c.answer); err != nil {
+		return nil, c.sinkFailed(err)
 	}
 	return c.finish(start(data))
 }
@@ -146,14 +145,11 @@ func (c *call) whole(in io.Reader) (*llm.Response, error) {
 // finish is the answer once all of it has come.
 func (c *call) finish(evidence string) (*llm.Response, error) {
 	a := &c.answer
-	if broken(a.finish) {
-		return nil, c.fail(&llm.Error{
-			Class: brokenClass(a.finish), Message: "the provider ended the answer with the finish reason " + a.finish,
-			Evidence: llm.Evidence{Body: evidence, Code: a.finish},
-		})
+	if e := c.reader.broken(a, evidence); e != nil {
+		return nil, c.fail(e)
 	}
-	r := a.response(c.m.cfg.Provider)
-	if a.finish == "length" && a.n == 0 && a.usage.Input > 0 && a.usage.Output == 0 {
+	r := c.reader.response(a, c.m.cfg.Provider)
+	if r.Stop == llm.StopLength && a.n == 0 && a.usage.Input > 0 && a.usage.Output == 0 {
 		return nil, c.fail(&llm.Error{
 			Class: llm.TooLong, Message: "the input left no room for an answer", Evidence: llm.Evidence{Body: evidence},
 		})

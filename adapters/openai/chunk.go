@@ -102,12 +102,20 @@ func (c *chunk) field(key []byte) {
 	}
 }
 
-// readError keeps an error that says something: some servers send an empty one with every chunk.
+// readError keeps an error that says something.
 func (c *chunk) readError() {
-	switch raw := c.raw(); string(raw) {
-	case "", `""`, "{}", "[]", "false", "0":
-	default:
+	if raw := c.says(); raw != nil {
 		c.failure = raw
+	}
+}
+
+// says passes over one value and returns it, or nil for an empty one: some servers send an empty error with every chunk.
+func (s *scan) says() []byte {
+	switch raw := s.raw(); string(raw) {
+	case "", `""`, "{}", "[]", "false", "0":
+		return nil
+	default:
+		return raw
 	}
 }
 
@@ -260,49 +268,55 @@ func (c *chunk) function(p *piece) {
 }
 
 func (c *chunk) readUsage() {
-	if c.peek() != '{' {
-		c.skip()
-		return
+	if u, ok := c.tokens(); ok {
+		c.usage, c.counted = u, true
 	}
-	u := llm.Usage{}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
-		case string(k) == "prompt_tokens":
-			u.Input = c.num()
-		case string(k) == "completion_tokens":
-			u.Output = c.num()
-		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, c.num())
-		case string(k) == "prompt_tokens_details":
-			c.details(&u)
-		case string(k) == "completion_tokens_details":
-			c.details(&u)
-		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, c.num())
-		default:
-			c.skip()
-		}
-	}
-	c.usage, c.counted = u, true
 }
 
-func (c *chunk) details(u *llm.Usage) {
-	if c.peek() != '{' {
-		c.skip()
+// tokens reads a usage, in the words of either API. ok is false for what is none.
+func (s *scan) tokens() (u llm.Usage, ok bool) {
+	if s.peek() != '{' {
+		s.skip()
+		return u, false
+	}
+	for first := s.open('{'); s.more(&first, '}'); {
+		switch k := s.key(); {
+		case s.null():
+		case string(k) == "prompt_tokens", string(k) == "input_tokens":
+			u.Input = s.num()
+		case string(k) == "completion_tokens", string(k) == "output_tokens":
+			u.Output = s.num()
+		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
+			u.CachedInput = max(u.CachedInput, s.num())
+		case string(k) == "prompt_tokens_details", string(k) == "input_tokens_details":
+			s.details(&u)
+		case string(k) == "completion_tokens_details", string(k) == "output_tokens_details":
+			s.details(&u)
+		case string(k) == "reasoning_tokens":
+			u.Reasoning = max(u.Reasoning, s.num())
+		default:
+			s.skip()
+		}
+	}
+	return u, true
+}
+
+func (s *scan) details(u *llm.Usage) {
+	if s.peek() != '{' {
+		s.skip()
 		return
 	}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
+	for first := s.open('{'); s.more(&first, '}'); {
+		switch k := s.key(); {
+		case s.null():
 		case string(k) == "cached_tokens":
-			u.CachedInput = max(u.CachedInput, c.num())
+			u.CachedInput = max(u.CachedInput, s.num())
 		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
-			u.CacheWrite = max(u.CacheWrite, c.num())
+			u.CacheWrite = max(u.CacheWrite, s.num())
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, c.num())
+			u.Reasoning = max(u.Reasoning, s.num())
 		default:
-			c.skip()
+			s.skip()
 		}
 	}
 }

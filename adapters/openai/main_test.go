@@ -77,13 +77,24 @@ func (f fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve starts a provider and returns a model that speaks to it.
 func serve(t testing.TB, h http.Handler, cfg openai.Config) *openai.Model {
 	t.Helper()
+	return openai.New(served(t, h, cfg))
+}
+
+// serveResponses is serve for the Responses API.
+func serveResponses(t testing.TB, h http.Handler, cfg openai.Config) *openai.Responses {
+	t.Helper()
+	return openai.NewResponses(served(t, h, cfg))
+}
+
+func served(t testing.TB, h http.Handler, cfg openai.Config) openai.Config {
+	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	cfg.BaseURL = srv.URL
 	if cfg.Model == "" {
 		cfg.Model = "gpt-4o"
 	}
-	return openai.New(cfg)
+	return cfg
 }
 
 func ask(text string) *llm.Request { return &llm.Request{Messages: []llm.Message{llm.User(text)}} }

@@ -71,6 +71,18 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 	default:
 		return nil, invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
+	raw, err := m.patched(out, p, i, j)
+	if err != nil {
+		return nil, err
+	}
+	if raw != nil {
+		return rawPart{raw}, nil
+	}
+	return out, nil
+}
+
+// patched is out, which p became, with what p.Extra wants with it. nil: nothing.
+func (m *Model) patched(out any, p *llm.Part, i, j int) ([]byte, *llm.Error) {
 	var raw []byte
 	for _, name := range m.extraNames() {
 		patch, ok := p.Extra[name]
@@ -80,6 +92,9 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 		if !isObject(patch) {
 			return nil, invalid("Extra[%q] of Messages[%d].Parts[%d] is not a JSON object", name, i, j)
 		}
+		if isItem(patch) { // of an answer: it says where the part came from, not what is wanted with it
+			continue
+		}
 		if raw == nil {
 			var err error
 			if raw, err = json.Marshal(out); err != nil {
@@ -88,10 +103,7 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 		}
 		raw = merge(raw, patch)
 	}
-	if raw != nil {
-		return rawPart{raw}, nil
-	}
-	return out, nil
+	return raw, nil
 }
 
 func (m *Model) file(p *llm.Part, i, j int) (*file, *llm.Error) {

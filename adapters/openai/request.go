@@ -44,13 +44,9 @@ func unsupported(format string, args ...any) *llm.Error {
 
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	switch {
-	case len(req.Messages) == 0 && req.System == "":
-		return nil, model, invalid("the request has no messages; set Request.Messages")
-	case model == "":
-		return nil, model, invalid("no model is named; set Model of the request, the deployment or the adapter")
+	model, bad := m.named(req)
+	if bad != nil {
+		return nil, model, bad
 	}
 	b := body{Temperature: req.Temperature, TopP: req.TopP, Seed: req.Seed, Stream: req.Sink != nil}
 	b.Model, b.Stop, b.ReasoningEffort = model, req.Stop, req.Effort
@@ -73,30 +69,64 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	if err := format(&b, req.Format); err != nil {
 		return nil, model, err
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&b); err != nil {
+	out, err := marshal(&b)
+	if err != nil {
 		return nil, model, invalid("the request cannot be written as JSON: %v", err)
 	}
-	out := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	if req.MaxTokens > 0 && b.MaxTokens == 0 && b.MaxCompletionTokens == 0 {
 		out = merge(out, fmt.Appendf(nil, "{%q:%d}", field, req.MaxTokens))
 	}
 	if m.dash.seed != "" && req.Seed != nil {
 		out = merge(out, fmt.Appendf(nil, `{"seed":null,%q:%d}`, m.dash.seed, *req.Seed))
 	}
+	patches, bad := m.patches(req.Extra)
+	if bad != nil {
+		return nil, model, bad
+	}
+	for _, patch := range patches {
+		out = merge(out, patch)
+	}
+	return out, model, nil
+}
+
+// named is the model that req asks for, and an error for a request that asks nothing.
+func (m *Model) named(req *llm.Request) (model string, _ *llm.Error) {
+	model = req.Model
+	fillIn(&model, m.cfg.Model)
+	switch {
+	case len(req.Messages) == 0 && req.System == "":
+		return model, invalid("the request has no messages; set Request.Messages")
+	case model == "":
+		return model, invalid("no model is named; set Model of the request, the deployment or the adapter")
+	}
+	return model, nil
+}
+
+// marshal is v as JSON, with <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// patches are the objects in a request's Extra that are meant for this API, in the order in which they are merged.
+func (m *Model) patches(extra map[string]json.RawMessage) ([]json.RawMessage, *llm.Error) {
+	var all []json.RawMessage
 	for _, name := range m.extraNames() {
-		patch, ok := req.Extra[name]
+		patch, ok := extra[name]
 		if !ok {
 			continue
 		}
 		if !isObject(patch) {
-			return nil, model, invalid("Extra[%q] is not a JSON object", name)
+			return nil, invalid("Extra[%q] is not a JSON object", name)
 		}
-		out = merge(out, patch)
+		all = append(all, patch)
 	}
-	return out, model, nil
+	return all, nil
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
@@ -201,12 +231,9 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 func tools(b *body, req *llm.Request) *llm.Error {
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		params := t.Parameters
-		switch {
-		case len(params) == 0:
-			params = json.RawMessage(`{"type":"object","properties":{}}`)
-		case !isObject(params):
-			return invalid("the parameters of the tool %q are not a JSON object", t.Name)
+		params, err := parameters(t)
+		if err != nil {
+			return err
 		}
 		b.Tools = append(b.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{
 			Name: t.Name, Description: t.Description, Strict: t.Strict, Parameters: params,
@@ -220,6 +247,17 @@ func tools(b *body, req *llm.Request) *llm.Error {
 		b.ToolChoice = string(c.Mode)
 	}
 	return nil
+}
+
+// parameters is the schema of a tool's arguments.
+func parameters(t *llm.Tool) (json.RawMessage, *llm.Error) {
+	switch {
+	case len(t.Parameters) == 0:
+		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+	case !isObject(t.Parameters):
+		return nil, invalid("the parameters of the tool %q are not a JSON object", t.Name)
+	}
+	return t.Parameters, nil
 }
 
 func format(b *body, f *llm.Format) *llm.Error {

@@ -90,6 +90,29 @@ func conversation() *llm.Request {
 	}
 }
 
+// golden compares a body with a file in testdata.
+func golden(t *testing.T, name, body string) {
+	t.Helper()
+	file := filepath.Join("testdata", filepath.FromSlash(name))
+	var got bytes.Buffer
+	if err := stdjson.Indent(&got, []byte(body), "", "\t"); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	got.WriteByte('\n')
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
+	}
+}
+
 func TestRequestsOnTheWire(t *testing.T) {
 	plain := func(change func(*llm.Request)) *llm.Request {
 		r := ask("hi")
@@ -127,24 +150,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 			if _, err := m.Call(t.Context(), tt.req); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", "requests", tt.name+".json")
-			var got bytes.Buffer
-			if err := stdjson.Indent(&got, []byte(s.body), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.body)
-			}
-			got.WriteByte('\n')
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-			}
+			golden(t, "requests/"+tt.name+".json", s.body)
 			if strings.Contains(s.body, "secret-label") {
 				t.Error("a label was sent")
 			}
@@ -188,6 +194,19 @@ func TestHeadersOfARequest(t *testing.T) {
 	}
 }
 
+// failsUnsent checks that a request fails before s sees it.
+func failsUnsent(t *testing.T, c llm.Caller, s *recorder, req *llm.Request, want llm.Class, says string) {
+	t.Helper()
+	resp, err := c.Call(t.Context(), req)
+	e := failure(t, resp, err)
+	if e.Class != want || !strings.Contains(e.Error(), says) || e.Commit != llm.CommitNone {
+		t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, want, says)
+	}
+	if s.calls != 0 {
+		t.Errorf("%d requests were made", s.calls)
+	}
+}
+
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	with := func(change func(*llm.Request)) *llm.Request {
 		r := ask("hi")
@@ -222,14 +241,7 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ok()
-			resp, err := serve(t, s, openai.Config{}).Call(t.Context(), tt.req)
-			e := failure(t, resp, err)
-			if e.Class != tt.want || !strings.Contains(e.Error(), tt.says) || e.Commit != llm.CommitNone {
-				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, tt.want, tt.says)
-			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
-			}
+			failsUnsent(t, serve(t, s, openai.Config{}), s, tt.req, tt.want, tt.says)
 		})
 	}
 	t.Run("no model", func(t *testing.T) {

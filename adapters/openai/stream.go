@@ -18,10 +18,10 @@ const (
 )
 
 // stream reads an answer piece by piece. It is whole when a finish reason has come; the end of the stream alone proves
-// nothing.
+// nothing. What one API calls its end is the reader's business.
 func (c *call) stream(in io.Reader) (*llm.Response, error) {
 	c.phase = llm.PhaseStream
-	s := &streaming{call: c, events: wire.NewSSE(in, wire.MaxEvent)}
+	s := &streaming{call: c, events: wire.NewSSE(in, c.m.api.bound())}
 	defer s.stop()
 	for {
 		e, err := s.events.Next()
@@ -50,8 +50,7 @@ func (c *call) stream(in io.Reader) (*llm.Response, error) {
 type streaming struct {
 	*call
 	events     *wire.SSE
-	chunk      chunk
-	begun      bool // some choice came
+	begun      bool // some of an answer came
 	finished   bool // a finish reason came
 	done       bool // the stream said that it is over
 	sinkFailed bool
@@ -78,7 +77,7 @@ func (s *streaming) event(data []byte, isError bool) error {
 			s.done = true
 			return nil
 		}
-		rest, ok := s.chunk.parse(data)
+		rest, ok := s.reader.parse(data)
 		if !ok {
 			return s.damaged(data, isError)
 		}
@@ -89,30 +88,28 @@ func (s *streaming) event(data []byte, isError bool) error {
 	}
 }
 
-// take takes in a chunk that was read.
+// take takes in what was read of an event.
 func (s *streaming) take(data []byte, isError bool) error {
-	ch := &s.chunk
-	s.begun = s.begun || ch.chosen
-	if err := s.answer.add(ch); err != nil {
+	s.begun = s.begun || s.reader.begins()
+	if err := s.reader.take(&s.answer); err != nil {
 		s.sinkFailed = true
 		return s.call.sinkFailed(err)
 	}
-	if isError || ch.failure != nil || ch.isError || !ch.choices && !ch.counted && says(data) {
+	if isError || s.reader.isFailure(data) {
 		return s.inBand(data)
 	}
 	if s.answer.finish == "" {
 		return nil
 	}
-	if broken(s.answer.finish) {
-		_, err := s.call.finish(start(data))
-		return err
+	if e := s.reader.broken(&s.answer, start(data)); e != nil {
+		return s.fail(e)
 	}
 	s.finished = true
 	s.grace()
 	return nil
 }
 
-// says reports whether a chunk without choices speaks of a failure in a form of its own.
+// says reports whether an event that is none of the API's speaks of a failure in a form of its own.
 func says(data []byte) bool {
 	f := wire.Unwrap(string(data[:min(len(data), wire.MaxBody)]))
 	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
@@ -130,7 +127,7 @@ func (s *streaming) inBand(data []byte) error {
 	return s.fail(&llm.Error{Evidence: ev})
 }
 
-// damaged decides about an event that cannot be read. One that bears the marks of a chunk held a part of the answer, and
+// damaged decides about an event that cannot be read. One that bears the API's marks held a part of the answer, and
 // without it the answer would have a hole that nobody sees. Anything else is noise, and the stream goes on: if the answer
 // gets its finish reason, it is whole.
 func (s *streaming) damaged(data []byte, isError bool) error {
@@ -138,7 +135,7 @@ func (s *streaming) damaged(data []byte, isError bool) error {
 		return s.inBand(data)
 	}
 	s.unreadable++
-	if !s.finished && chunkLike(data) {
+	if !s.finished && marked(data, s.m.api.marks()) {
 		return s.fail(&llm.Error{
 			Class: s.unusable(), Message: "an event of the stream is damaged", Evidence: llm.Evidence{Body: start(data)},
 		})
@@ -157,8 +154,8 @@ func (s *streaming) unusable() llm.Class {
 	return llm.BadOutput
 }
 
-func chunkLike(data []byte) bool {
-	for _, mark := range [...]string{`"choices"`, `"delta"`, `"content"`, `"tool_calls"`} {
+func marked(data []byte, marks []string) bool {
+	for _, mark := range marks {
 		if bytes.Contains(data, []byte(mark)) {
 			return true
 		}
@@ -170,7 +167,7 @@ func chunkLike(data []byte) bool {
 func (s *streaming) stray(line []byte) error {
 	line = bytes.TrimSpace(line)
 	if len(line) > 0 && line[0] == '{' {
-		if rest, ok := s.chunk.parse(line); ok && len(rest) == 0 {
+		if rest, ok := s.reader.parse(line); ok && len(rest) == 0 {
 			return s.take(line, false)
 		}
 	}
@@ -198,12 +195,12 @@ func (s *streaming) ended(err error) error {
 	return s.fail(e)
 }
 
-// unfinished is the error of a stream that came to its end in good order, without a finish reason.
+// unfinished is the error of a stream that came to its end in good order, before its answer did.
 func (s *streaming) unfinished() error {
 	if !s.begun {
 		return s.fail(&llm.Error{Class: llm.Unavailable, Message: "the stream ended before an answer"})
 	}
-	return s.fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without a finish reason"})
+	return s.fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without " + s.m.api.end()})
 }
 
 // grace starts the clock of what may still come.

@@ -109,32 +109,42 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
-			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
-				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, tt.class, tt.says)
-			}
-			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
-				t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
-			}
-			text := ""
-			for _, d := range deltas {
-				text += d.Text
-			}
-			if text != tt.text || e.Partial.Text() != tt.text {
-				t.Errorf("delivered %q, Partial %q; want %q", text, e.Partial.Text(), tt.text)
-			}
-			if partial := tt.text != ""; partial && (!e.Evidence.Partial || !e.Usage.Estimated || e.Usage.Output == 0 || e.Commit != llm.Committed) {
-				t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
-			}
-			for _, c := range e.Partial.ToolCalls() {
-				t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
-			}
-			if len(e.Evidence.Body) > 64<<10 {
-				t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
+			e := failsInStream(t, serve(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
+			if tt.text != "" && !e.Usage.Estimated {
+				t.Errorf("usage %+v", e.Usage)
 			}
 		})
 	}
+}
+
+// failsInStream checks that a stream fails after text was delivered.
+func failsInStream(t *testing.T, c llm.Caller, class llm.Class, text, says string) *llm.Error {
+	t.Helper()
+	deltas, resp, err := collect(t.Context(), c, ask("hi"))
+	e := failure(t, resp, err)
+	if e.Class != class || !strings.Contains(e.Error(), says) {
+		t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, class, says)
+	}
+	if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
+		t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
+	}
+	got := ""
+	for _, d := range deltas {
+		got += d.Text
+	}
+	if got != text || e.Partial.Text() != text {
+		t.Errorf("delivered %q, Partial %q; want %q", got, e.Partial.Text(), text)
+	}
+	if partial := text != ""; partial && (!e.Evidence.Partial || e.Usage.Output == 0 || e.Commit != llm.Committed) {
+		t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
+	}
+	for _, c := range e.Partial.ToolCalls() {
+		t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
+	}
+	if len(e.Evidence.Body) > 64<<10 {
+		t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
+	}
+	return e
 }
 
 // held writes body and then keeps the connection open until the client closes it.
@@ -224,10 +234,21 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 	})
 }
 
-// endless writes one line without an end.
 func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
+	e, sent := endlessEvent(t, func(h http.Handler) llm.Caller { return serve(t, h, openai.Config{}) })
+	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
+		t.Errorf("got %v", e)
+	}
+	if sent > 64<<20 {
+		t.Errorf("the server could send %d MiB", sent>>20)
+	}
+}
+
+// endlessEvent is the error of a call whose server writes one line without an end, and how much it could write of it.
+func endlessEvent(t *testing.T, from func(http.Handler) llm.Caller) (e *llm.Error, sent int) {
+	t.Helper()
 	written := make(chan int)
-	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := from(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", sse)
 		n, piece := 0, []byte(strings.Repeat("x", 1<<20))
@@ -239,15 +260,9 @@ func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
 			n += len(piece)
 		}
 		written <- n
-	}), openai.Config{})
-	_, resp, err := collect(t.Context(), m, ask("hi"))
-	e := failure(t, resp, err)
-	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
-		t.Errorf("got %v", e)
-	}
-	if n := <-written; n > 64<<20 {
-		t.Errorf("the server could send %d MiB", n>>20)
-	}
+	}))
+	_, resp, err := collect(t.Context(), c, ask("hi"))
+	return failure(t, resp, err), <-written
 }
 
 // noticing tells when a text passes through a body.
