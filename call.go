@@ -70,6 +70,7 @@ type call struct {
 	gates  atomic.Pointer[gateNode]
 	nodes  [3]gateNode  // room for the first gates, so that they need no allocation
 	used   atomic.Int32 // of nodes
+	closed atomic.Bool  // the outermost layer has returned the rows to the caller, whose they are now
 	made   atomic.Int32 // attempts begun
 }
 
@@ -130,11 +131,17 @@ func (c *call) end(row *[1]Attempt) []Attempt {
 }
 
 func (c *call) enter(row *[1]Attempt) []Attempt {
+	if c.closed.Load() { // a branch that nobody waited for
+		return row[:]
+	}
 	if c.first.CompareAndSwap(nil, row) {
 		return row[:]
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return row[:]
+	}
 	var rows []Attempt
 	if more := c.more.Load(); more != nil {
 		rows = append(*more, row[0]) // beyond what was handed out
@@ -146,6 +153,9 @@ func (c *call) enter(row *[1]Attempt) []Attempt {
 }
 
 func (c *call) attempts() []Attempt {
+	if c.closed.Load() {
+		return nil
+	}
 	if more := c.more.Load(); more != nil {
 		return slices.Clip(*more)
 	}
@@ -155,18 +165,32 @@ func (c *call) attempts() []Attempt {
 	return nil
 }
 
+// close gives the rows away. A branch may be under way that nobody waits for, and read them or add to them.
+func (c *call) close() []Attempt {
+	if c.made.Load() == 1 && c.more.Load() == nil {
+		rows := c.attempts()
+		c.closed.Store(true)
+		return rows
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows := slices.Clone(c.attempts())
+	c.closed.Store(true)
+	return rows
+}
+
 // finish puts the whole account on what leaves the outermost layer.
 func (c *call) finish(resp *Response, err error) (*Response, error) {
 	if err != nil {
 		e := CopyError(err)
-		e.Attempts = c.attempts()
+		e.Attempts = c.close()
 		return nil, e
 	}
 	if resp.call != c {
 		cp := *resp
 		resp = &cp
 	}
-	resp.Attempts = c.attempts()
+	resp.Attempts = c.close()
 	resp.call = nil // the account is closed, and need not be kept with what the request holds
 	return resp, nil
 }

@@ -221,7 +221,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	}()
 	l := leafCall{d: d, a: a, req: r}
 	resp, err := l.call(actx)
-	a.Took = time.Since(a.Start)
+	a.Took, a.reading = time.Since(a.Start), l.tap.read()
 	if err != nil {
 		e := l.failed(ctx, gates, err)
 		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID

@@ -594,6 +594,46 @@ func TestTheAccountHoldsTheRowsOfBranchesThatRunAtTheSameTime(t *testing.T) {
 	}
 }
 
+// A hedging stage of a team's own, which does not wait for the branch that lost. What its caller gets is its caller's.
+func TestABranchThatNobodyWaitsForDoesNotTouchTheRowsThatWereHandedOut(t *testing.T) {
+	for _, failures := range []int{0, 1} {
+		lost, go2, done := 0, make(chan struct{}), make(chan struct{})
+		model := llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
+			if r.Seed != nil {
+				<-go2
+			} else if lost < failures {
+				lost++
+				return nil, llm.Unavailable
+			}
+			return &llm.Response{Parts: []llm.Part{llm.Text("ok")}}, nil
+		})
+		hedge := llm.Stage{Name: "hedge", Wrap: func(next llm.Caller) llm.Caller {
+			return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+				for range failures {
+					_, _ = next.Call(ctx, req)
+				}
+				go func() {
+					defer close(done)
+					other := req.Clone()
+					other.Seed = new(int64)
+					_, _ = next.Call(ctx, other)
+					_, _ = next.Call(ctx, other)
+				}()
+				return next.Call(ctx, req)
+			})
+		}}
+		resp, err := llm.New(hedge).Then(&llm.Deployment{Name: "d", Caller: model}).Call(t.Context(), ask())
+		if err != nil || len(resp.Attempts) != failures+1 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		close(go2)
+		for i := range resp.Attempts { // the race detector sees who else reads or writes them
+			resp.Attempts[i].Deployment = "mine"
+		}
+		<-done
+	}
+}
+
 func TestRejectTurnsAnAnswerIntoAFailureAndCorrectsTheAccount(t *testing.T) {
 	d := &llm.Deployment{Name: "d", Provider: "p", Caller: llmtest.Script(llmtest.Step{
 		Response: &llm.Response{Parts: []llm.Part{llm.Text("x")}, RequestID: "r", Usage: llm.Usage{Output: 3}},

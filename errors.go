@@ -215,8 +215,8 @@ type Error struct {
 	Usage Usage
 	// Attempts lists every provider call made or skipped, on the error that leaves the outermost pipeline.
 	Attempts []Attempt
-	// RetryDenied says why an attempt that the class would let repeat was not repeated as often as it might have been: no time
-	// or attempts left, the retry budget, an outcome that is not known. "": it was, or its class does not allow it.
+	// RetryDenied says why an attempt whose class may be repeated was not repeated even once: no time or attempts left, the retry
+	// budget, an outcome that is not known. "": it was repeated, nobody wanted to, or the class forbids it.
 	RetryDenied string
 	// Err is the one deciding cause.
 	Err error

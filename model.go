@@ -358,6 +358,7 @@ type Attempt struct {
 	// Class is 0 for an attempt that answered. Commit says how far the provider got with it.
 	Class     Class
 	Commit    CommitState
+	reading   uint32 // ms that the reader of the stream had, about
 	Status    int
 	RequestID string
 	Usage     Usage
@@ -366,6 +367,11 @@ type Attempt struct {
 	// Skipped says why no call was made. "": it was.
 	Skipped string
 	Err     error
+}
+
+// Answering is Took without the time that the reader of a stream had, which is measured by samples.
+func (a *Attempt) Answering() time.Duration {
+	return max(a.Took-time.Duration(a.reading)*time.Millisecond, a.FirstDelta, 0)
 }
 
 func made(as []Attempt) int {

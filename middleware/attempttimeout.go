@@ -42,13 +42,13 @@ func AttemptTimeout(cfg AttemptTimeoutConfig) llm.Stage {
 			panic(fmt.Sprintf("llm/middleware: AttemptTimeout: %s is %v; use 0 for no such limit", f.name, f.d))
 		}
 	}
-	return llm.Stage{Name: "attempt_timeout", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
+	return llm.Stage{Name: "attempt_timeout", Config: cfg, Wrap: wrapping("AttemptTimeout", func(next llm.Caller) llm.Caller {
 		return &attemptTimeout{
 			next: next, cfg: cfg,
 			tookLong: limit(llm.Stalled, "the attempt took longer than %v", cfg.Total),
 			noToken:  limit(llm.Stalled, "no first token within %v", cfg.FirstToken),
 		}
-	}}
+	})}
 }
 
 func limit(c llm.Class, format string, args ...any) *llm.Error {

@@ -27,13 +27,13 @@ type ClassifyConfig struct {
 // an answer and never hides an error: what it was given stays in the chain. It panics on a rule that Rule.Validate refuses.
 func Classify(cfg ClassifyConfig) llm.Stage {
 	c := classify.New(cfg.Rules...)
-	return llm.Stage{Name: "classify", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
+	return llm.Stage{Name: "classify", Config: cfg, Wrap: wrapping("Classify", func(next llm.Caller) llm.Caller {
 		s := &classifying{next: next, cfg: cfg, rules: c}
 		for d := range llm.Describe(next).Deployments() {
 			s.beneath = append(s.beneath, d)
 		}
 		return s
-	}}
+	})}
 }
 
 // classifying is also the gate by which the deployments beneath learn the class of what they return.

@@ -22,6 +22,10 @@ type CooldownConfig struct {
 	// MaxWait bounds the rest that a provider may ask for as a wait, MaxUntil the one that it may ask for as a date on
 	// which it comes back: a bad hint must not rest a deployment for ever. A probe follows. 0: 1 h and 24 h.
 	MaxWait, MaxUntil time.Duration
+	// Patience is how long failures that were never repeated, because their callers had no time or attempts left or the retry
+	// budget was used up, must go on without a success before they begin a rest: one flaky answer rests nobody. Those with a
+	// wait that the provider asked for count at once. 0: 5 s.
+	Patience time.Duration
 	// ProbeLease is how long a probe keeps the other calls away. After it the next call becomes a probe too, so that one
 	// that hangs does not stand in the way of recovery. 0: 30 s, the time of a whole call.
 	ProbeLease time.Duration
@@ -42,6 +46,7 @@ func (c CooldownConfig) withDefaults() CooldownConfig {
 	c.Long = durationOr("Cooldown", "Long", c.Long, 15*time.Minute)
 	c.MaxWait = durationOr("Cooldown", "MaxWait", c.MaxWait, time.Hour)
 	c.MaxUntil = durationOr("Cooldown", "MaxUntil", c.MaxUntil, 24*time.Hour)
+	c.Patience = durationOr("Cooldown", "Patience", c.Patience, 5*time.Second)
 	c.ProbeLease = durationOr("Cooldown", "ProbeLease", c.ProbeLease, 30*time.Second)
 	return c
 }
@@ -75,7 +80,8 @@ func NewCooldowns(cfg CooldownConfig) *Cooldowns {
 // Stage is the stage "cooldown": while a deployment rests, calls to it return at once with class Cooling, the wait
 // that is left and the failure that began the rest.
 //
-// A rest begins with any failure that comes out of the stages inside and whose class cools. It covers the deployment
+// A rest begins with a failure that comes out of the stages inside and whose class cools, at once if its retries are spent
+// or there were none to make, else after Patience. It covers the deployment
 // alone, or by the class all that share its Quota or Credential. When it is over, one call goes through as a probe
 // while the others keep away: its success ends the rest, its failure doubles it. Any other outcome, such as a caller
 // who left or a request that was Invalid, changes nothing, and the next call is the probe. What began before a rest
@@ -91,7 +97,7 @@ func (c *Cooldowns) Stage() llm.Stage {
 	if c == nil || c.cells == nil {
 		panic("llm/middleware: Cooldown: these Cooldowns are not usable; make them with NewCooldowns")
 	}
-	return llm.Stage{Name: "cooldown", Config: c.cfg, Wrap: c.wrap}
+	return llm.Stage{Name: "cooldown", Config: c.cfg, Wrap: wrapping("Cooldown", c.wrap)}
 }
 
 func (c *Cooldowns) wrap(next llm.Caller) llm.Caller {

@@ -44,8 +44,14 @@ func (s *cooldown) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	if err != nil {
 		s.failed(&began, err)
 		s.tell()
+		return nil, err
 	}
-	return resp, err
+	for _, c := range s.cells {
+		if c != nil {
+			c.answered()
+		}
+	}
+	return resp, nil
 }
 
 // tell reports what changed. A listener may panic, so it comes after all else.
@@ -116,6 +122,10 @@ func (s *cooldown) failed(p *restPass, err error) {
 		i = 1
 	case row.Cools == SharedCredential && s.cells[2] != nil:
 		i = 2
+	}
+	if p.id[i] == 0 && e.RetryDenied != "" && e.RetryAfter == 0 {
+		s.cells[i].failOnce(p.gen[i], e, row.Long)
+		return
 	}
 	s.cells[i].fail(p.gen[i], p.id[i], e, row.Long)
 }

@@ -17,9 +17,14 @@ type restCell struct {
 	// state is never nil; what it points to is never written. It is replaced under mu.
 	state atomic.Pointer[restState]
 
+	// doubt is the streak of failures that were never repeated. nil: none since the last success.
+	doubt atomic.Pointer[doubtSpan]
+
 	mu     sync.Mutex
 	probes uint64 // ids given so far
 }
+
+type doubtSpan struct{ from, to time.Time }
 
 // restState is what a breaker is in. gen counts the changes between serving and resting, and from one rest to the
 // next: an outcome counts only in the generation in which its call began.
@@ -126,9 +131,37 @@ func (c *restCell) fail(gen, id uint64, e *llm.Error, long bool) {
 	}
 }
 
+// failOnce notes the failure, which was never repeated, of a call that began in generation gen.
+func (c *restCell) failOnce(gen uint64, e *llm.Error, long bool) {
+	cfg := &c.all.cfg
+	now := time.Now()
+	for {
+		old := c.doubt.Load()
+		span := &doubtSpan{now, now}
+		if old != nil && now.Sub(old.to) <= cfg.Rest {
+			span.from = old.from
+		}
+		if !c.doubt.CompareAndSwap(old, span) {
+			continue
+		}
+		if now.Sub(span.from) >= cfg.Patience {
+			c.fail(gen, 0, e, long)
+		}
+		return
+	}
+}
+
+// answered notes a success. It only reads, unless there was doubt.
+func (c *restCell) answered() {
+	if c.doubt.Load() != nil {
+		c.doubt.Store(nil)
+	}
+}
+
 // set replaces the state and reports the change. The caller holds mu, which keeps the reports in order.
 func (c *restCell) set(st restState) {
 	c.state.Store(&st)
+	c.doubt.Store(nil)
 	if c.private {
 		c.all.mu.Lock()
 		if st.resting {

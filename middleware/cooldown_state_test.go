@@ -249,7 +249,7 @@ func TestCooldownRefusesNonsense(t *testing.T) {
 
 func TestCooldownShowsItsDefaultsAndCaps(t *testing.T) {
 	c := middleware.NewCooldowns(middleware.CooldownConfig{})
-	want := "cooldown {Rest:1m0s Cap:5m0s Long:15m0s MaxWait:1h0m0s MaxUntil:24h0m0s ProbeLease:30s}\n  a"
+	want := "cooldown {Rest:1m0s Cap:5m0s Long:15m0s MaxWait:1h0m0s MaxUntil:24h0m0s Patience:5s ProbeLease:30s}\n  a"
 	if got := llm.New(c.Stage()).Then(&llm.Deployment{Name: "a", Caller: llmtest.Script()}).String(); got != want {
 		t.Errorf("the onion shows %q, want %q", got, want)
 	}

@@ -18,8 +18,8 @@ type DeadlineConfig struct {
 	// MinAttempt is the least time left with which an attempt is begun, whatever is estimated. 0: 50 ms, or a tenth of the time
 	// that the call has if that is less.
 	MinAttempt time.Duration
-	// Reserve is the time that a fallback keeps for the deployment after the one it is trying. 0: what the next one is
-	// expected to need, and at least a tenth of the time left.
+	// Reserve is the time that a fallback keeps for the deployment after the one it is trying, or more where that is expected to
+	// need more. 0: a tenth of the time left.
 	Reserve time.Duration
 	// Estimates knows how long answers take. nil: one of its own, which learns from the calls that pass.
 	Estimates *Estimates
@@ -57,9 +57,9 @@ func Deadline(cfg DeadlineConfig) llm.Stage {
 	}
 	ranOut := limit(llm.Exhausted, "the call's %v ran out", cfg.Total)
 	ranOut.Err = context.DeadlineExceeded
-	return llm.Stage{Name: "deadline", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
+	return llm.Stage{Name: "deadline", Config: cfg, Wrap: wrapping("Deadline", func(next llm.Caller) llm.Caller {
 		return &deadline{next: next, cfg: cfg, scaled: scaled, ranOut: ranOut}
-	}}
+	})}
 }
 
 type deadline struct {
@@ -157,7 +157,7 @@ func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a
 	e := b.cfg.Estimates
 	t, now := e.track(d.Name), a.Start.Add(a.Took).UnixNano()
 	if !t.isFixed() && !t.hasEnough(now) {
-		e.raise(t.add(a.Took, now, &e.cfg))
+		e.raise(t.add(a.Answering(), now, &e.cfg))
 	}
 }
 

@@ -144,8 +144,10 @@ func TestDeadlineDoesNotWaitForABackOffThatEndsAfterIt(t *testing.T) {
 }
 
 func TestDeadlineSkipsADeploymentThatWouldNotBeDoneInTime(t *testing.T) {
-	estimates := middleware.NewEstimates(middleware.EstimatesConfig{Fixed: map[string]time.Duration{"slow": 2100 * time.Millisecond}})
-	cfg := middleware.DeadlineConfig{Total: 5 * time.Second, Reserve: time.Millisecond, Estimates: estimates}
+	estimates := middleware.NewEstimates(middleware.EstimatesConfig{Fixed: map[string]time.Duration{
+		"p": 3500 * time.Millisecond, "slow": 2100 * time.Millisecond, // no time for both, so p has it all
+	}})
+	cfg := middleware.DeadlineConfig{Total: 5 * time.Second, Estimates: estimates}
 	failing := llmtest.Script(llmtest.Step{Delay: 4100 * time.Millisecond, Err: llm.Unavailable})
 	synctest.Test(t, func(t *testing.T) {
 		slow, quick := llmtest.Script(), llmtest.Script()
@@ -250,7 +252,12 @@ func TestDeadlineNeverShutsOutACallWithAllItsTime(t *testing.T) {
 }
 
 func TestDeadlineLeavesTimeForTheNextDeployment(t *testing.T) {
-	silent := llmtest.Step{Hang: true}
+	const letGo = 5 * time.Millisecond // what a model takes to notice that its time is over
+	hang := llmtest.Script(llmtest.Step{Hang: true})
+	silent := llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+		defer llmtest.Advance(letGo)
+		return hang.Call(ctx, req)
+	})
 	estimates := middleware.NewEstimates(middleware.EstimatesConfig{Fixed: map[string]time.Duration{"f": 6 * time.Second}})
 	for _, test := range []struct {
 		name string
@@ -258,15 +265,17 @@ func TestDeadlineLeavesTimeForTheNextDeployment(t *testing.T) {
 		left time.Duration // what f has
 	}{
 		{"a tenth while nothing is known", middleware.DeadlineConfig{Total: 20 * time.Second}, 2 * time.Second},
-		{"what it is expected to need", middleware.DeadlineConfig{Total: 20 * time.Second, Estimates: estimates}, 6 * time.Second},
+		{"what it is expected to need and more", middleware.DeadlineConfig{Total: 20 * time.Second, Estimates: estimates}, 6760 * time.Millisecond},
+		{"what it needs in place of less", middleware.DeadlineConfig{Total: 20 * time.Second, Reserve: time.Second, Estimates: estimates}, 6760 * time.Millisecond},
+		{"the least there is", middleware.DeadlineConfig{Total: 500 * time.Millisecond}, 66250 * time.Microsecond},
 		{"what is reserved", middleware.DeadlineConfig{Total: 20 * time.Second, Reserve: 7 * time.Second, Estimates: estimates}, 7 * time.Second},
 	} {
 		for _, streamed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, streamed %t", test.name, streamed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					start := time.Now()
-					f := llmtest.Script(llmtest.Step{Delay: time.Second, Text: "from f"})
-					chat := deadlineOf(test.cfg, fallbackTo(fallbackDep("p", llmtest.Script(silent)), fallbackDep("f", f)))
+					f := llmtest.Script(llmtest.Step{Delay: test.cfg.Total / 20, Text: "from f"})
+					chat := deadlineOf(test.cfg, fallbackTo(fallbackDep("p", silent), fallbackDep("f", f)))
 					req, text := fallbackAsk(), ""
 					if streamed {
 						req.Sink = func(d llm.Delta) error { text += d.Text; return nil }
@@ -275,7 +284,7 @@ func TestDeadlineLeavesTimeForTheNextDeployment(t *testing.T) {
 					if err != nil || resp.Text() != "from f" || streamed && text != "from f" {
 						t.Fatalf("%v, %v, %q", resp, err, text)
 					}
-					if left := test.cfg.Total - f.Calls()[0].At.Sub(start); left != test.left {
+					if left := test.cfg.Total - f.Calls()[0].At.Sub(start) + letGo; left != test.left {
 						t.Errorf("f has %v, want %v", left, test.left)
 					}
 					if a := resp.Attempts[0]; a.Class != llm.Stalled || !strings.Contains(a.Err.Error(), "still time for f") {
@@ -432,7 +441,7 @@ func TestDeadlinePassesANilRequestOn(t *testing.T) {
 func TestDeadlineShowsItsSettings(t *testing.T) {
 	chat := deadlineOf(middleware.DeadlineConfig{}, llm.New(middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{}),
 		middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{Idle: time.Second})).Then(fallbackDep("p", llmtest.Script())))
-	want := "deadline {Total:30s MinAttempt:50ms Estimates:*middleware.Estimates}\n" +
+	want := "deadline {Total:30s MinAttempt:50ms Estimates:0.9 quantile over 10m0s, 0 deployments known}\n" +
 		"  attempt_timeout {Total:15s}\n    attempt_timeout {Idle:1s}\n      p (test/m-p)"
 	if got := chat.String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

@@ -54,6 +54,15 @@ func NewEstimates(cfg EstimatesConfig) *Estimates {
 	return e
 }
 
+// String is what they are made from, and of how many deployments something is known.
+func (e *Estimates) String() string {
+	n := 0
+	if all := e.tracks.Load(); all != nil {
+		n = len(*all)
+	}
+	return fmt.Sprintf("%v quantile over %v, %d deployments known", e.cfg.Quantile, e.cfg.Memory, n)
+}
+
 // Of is the time that an attempt at the deployment is expected to take at most. 0: nothing is known of it, or too little;
 // five answers are enough.
 func (e *Estimates) Of(deployment string) time.Duration {

@@ -81,7 +81,7 @@ func DefaultReactions() Reactions {
 // table is Reactions made ready for calls.
 type table [llm.NumClasses]Reaction
 
-// table panics on a row that is no class, as configuration mistakes do.
+// table panics on a row that is no class and on values that are none, as configuration mistakes do.
 func (r Reactions) table() *table {
 	var t table
 	all := DefaultReactions()
@@ -89,6 +89,10 @@ func (r Reactions) table() *table {
 	for c, row := range all {
 		if int(c) >= llm.NumClasses {
 			panic(fmt.Sprintf("llm/middleware: Reactions has a row for %v, which is no class", c))
+		}
+		if row.Again > Always || row.Elsewhere > Anywhere || row.Cools > SharedCredential {
+			panic(fmt.Sprintf("llm/middleware: Reactions[%v] has Again %d, Elsewhere %d, Cools %d; use the constants of those types",
+				c, row.Again, row.Elsewhere, row.Cools))
 		}
 		t[c] = row
 	}

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -59,13 +60,23 @@ func Retry(cfg RetryConfig) llm.Stage {
 		cfg.Jitter = 0.5
 	}
 	reactions := cfg.Reactions.table()
-	return llm.Stage{Name: "retry", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
+	return llm.Stage{Name: "retry", Config: cfg, Wrap: wrapping("Retry", func(next llm.Caller) llm.Caller {
 		s := &retry{next: next, deployment: only(next), cfg: cfg, reactions: reactions}
 		if s.cfg.Budget == nil {
 			s.cfg.Budget = NewRetryBudget(RetryBudgetConfig{})
 		}
 		return s
-	}}
+	})}
+}
+
+// wrapping is wrap, which panics in the name of its stage where there is nothing to wrap.
+func wrapping(stage string, wrap llm.Middleware) llm.Middleware {
+	return func(next llm.Caller) llm.Caller {
+		if isNil(next) {
+			panic(fmt.Sprintf("llm/middleware: %s: Wrap(nil); give it the Caller to wrap", stage))
+		}
+		return wrap(next)
+	}
 }
 
 // durationOr is d, or zero where d is not set. It panics on a negative d.
@@ -112,7 +123,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 		case !s.again(last, &once):
 			return nil, err
 		case r != nil && r.ReplayUnsafe && last.Commit != llm.CommitNone:
-			return nil, uncertain(err)
+			return nil, deniedFirst(n, uncertain(err), "its outcome is not known")
 		case n > s.cfg.Max:
 			return nil, err
 		case ctx.Err() != nil:
@@ -122,9 +133,9 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 			pace = s.newPace()
 		}
 		wait := s.wait(pace, last)
-		cost, ok := s.allowed(ctx, r, last, wait)
-		if !ok {
-			return nil, err
+		cost, denied := s.allowed(ctx, r, last, wait)
+		if denied != nil {
+			return nil, deniedFirst(n, err, denied.Error())
 		}
 		start := time.Now()
 		if !sleepUnlessDone(ctx, wait) {
@@ -138,7 +149,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 				return nil, endedWaiting(ctx, err, time.Since(start))
 			}
 			skipRetry(r, last, llm.AsError(denied))
-			return nil, err
+			return nil, deniedFirst(n, err, denied.Error())
 		}
 		r.Waited(time.Since(start))
 		resp, failure := s.next.Call(ctx, r)
@@ -173,29 +184,38 @@ func (s *retry) again(e *llm.Error, once *[llm.NumClasses]bool) bool {
 	return false
 }
 
-// allowed reports whether a retry after wait would be let through, and takes its cost from the budget. If not, the
-// account says why.
-func (s *retry) allowed(ctx context.Context, r *llm.Request, last *llm.Error, wait time.Duration) (cost int, ok bool) {
-	deny := func(format string, args ...any) {
+// allowed takes the cost of a retry after wait from the budget, or says why it would not be let through, in the account too.
+func (s *retry) allowed(ctx context.Context, r *llm.Request, last *llm.Error, wait time.Duration) (cost int, denied error) {
+	deny := func(format string, args ...any) error {
 		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...), RetryAfter: last.RetryAfter}
 		skipRetry(r, last, e)
+		return e
 	}
 	switch {
 	case last.CoolUntil && last.RetryAfter > 0:
-		deny("it comes back in %v", last.RetryAfter)
-		return 0, false
+		return 0, deny("it comes back in %v", last.RetryAfter)
 	case last.RetryAfter > s.cfg.MaxWait:
-		deny("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
-		return 0, false
+		return 0, deny("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
 	}
 	if denied := r.Ask(ctx, s.deployment, time.Now().Add(wait)); denied != nil {
 		skipRetry(r, last, llm.AsError(denied))
-		return 0, false
+		return 0, denied
 	}
-	if cost, ok = s.cfg.Budget.withdraw(last.Class); !ok {
-		deny("the retry budget is used up (%v)", s.cfg.Budget)
+	cost, ok := s.cfg.Budget.withdraw(last.Class)
+	if !ok {
+		return 0, deny("the retry budget is used up (%v)", s.cfg.Budget)
 	}
-	return cost, ok
+	return cost, nil
+}
+
+// deniedFirst is err, after n attempts, with why no retry followed. After a retry that failed as well it says nothing.
+func deniedFirst(n int, err error, why string) error {
+	if n > 1 {
+		return err
+	}
+	e := llm.CopyError(err)
+	e.RetryDenied = strings.TrimPrefix(why, "llm: ")
+	return e
 }
 
 // skipRetry enters into the account why no retry followed on last.

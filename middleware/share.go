@@ -23,9 +23,13 @@ func (b *timeBudget) until(end time.Time, d, next *llm.Deployment) time.Time {
 	left := time.Until(end)
 	now, keep := end.Add(-left), b.cfg.Reserve
 	if keep == 0 {
-		if keep = left / 10; !b.suffices(keep, next, now) {
-			keep = b.need(next, now)
-		}
+		keep = left / 10
+	}
+	// More than it needs, for it is asked only when d has let go, and what is missing then keeps it from being tried at all.
+	const toLetGo = 10 * time.Millisecond
+	if !b.suffices(keep-keep/9-toLetGo, next, now) {
+		need := b.need(next, now)
+		keep = need + need/8 + toLetGo
 	}
 	if !b.suffices(left-keep, d, now) {
 		return time.Time{}

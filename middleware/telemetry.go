@@ -65,7 +65,7 @@ func Telemetry(c TelemetryConfig) llm.Stage {
 	if c.Operation == "" {
 		c.Operation = operationChat
 	}
-	return llm.Stage{Name: "telemetry", Config: c, Wrap: func(next llm.Caller) llm.Caller {
+	return llm.Stage{Name: "telemetry", Config: c, Wrap: wrapping("Telemetry", func(next llm.Caller) llm.Caller {
 		t := &telemetry{
 			next: next, config: c, moves: moves{c.EveryMove}, conventions: conventionsFor(c.Operation),
 			node: llm.Describe(next),
@@ -83,7 +83,7 @@ func Telemetry(c TelemetryConfig) llm.Stage {
 		t.nested = hasTelemetry(t.node)
 		t.signals() // an SDK that is there already sees the counters at zero
 		return t
-	}}
+	})}
 }
 
 type telemetry struct {

@@ -22,7 +22,8 @@ func Validate(check func(*llm.Request, *llm.Response) error) llm.Stage {
 	if check == nil {
 		panic("llm/middleware: Validate: check is nil; leave the stage out")
 	}
-	return llm.Stage{Name: "validate", Wrap: func(next llm.Caller) llm.Caller { return &validate{next, check} }}
+	wrap := func(next llm.Caller) llm.Caller { return &validate{next, check} }
+	return llm.Stage{Name: "validate", Wrap: wrapping("Validate", wrap)}
 }
 
 type validate struct {
