@@ -1,14 +1,14 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A body is the SDK's request with the fields that it cannot express in the place of its own: it drops a temperature of 0
@@ -34,23 +34,11 @@ type message struct {
 	Reasoning        string `json:"reasoning,omitempty"`
 }
 
-func invalid(format string, args ...any) *llm.Error {
-	return &llm.Error{Class: llm.Invalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func unsupported(format string, args ...any) *llm.Error {
-	return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf(format, args...)}
-}
-
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	switch {
-	case len(req.Messages) == 0 && req.System == "":
-		return nil, model, invalid("the request has no messages; set Request.Messages")
-	case model == "":
-		return nil, model, invalid("no model is named; set Model of the request, the deployment or the adapter")
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
+	if bad != nil {
+		return nil, model, bad
 	}
 	b := body{Temperature: req.Temperature, TopP: req.TopP, Seed: req.Seed, Stream: req.Sink != nil}
 	b.Model, b.Stop, b.ReasoningEffort = model, req.Stop, req.Effort
@@ -73,30 +61,18 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	if err := format(&b, req.Format); err != nil {
 		return nil, model, err
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&b); err != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", err)
+	out, err := wire.Marshal(&b)
+	if err != nil {
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
-	out := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	if req.MaxTokens > 0 && b.MaxTokens == 0 && b.MaxCompletionTokens == 0 {
-		out = merge(out, fmt.Appendf(nil, "{%q:%d}", field, req.MaxTokens))
+		out = wire.Merge(out, fmt.Appendf(nil, "{%q:%d}", field, req.MaxTokens))
 	}
 	if m.dash.seed != "" && req.Seed != nil {
-		out = merge(out, fmt.Appendf(nil, `{"seed":null,%q:%d}`, m.dash.seed, *req.Seed))
+		out = wire.Merge(out, fmt.Appendf(nil, `{"seed":null,%q:%d}`, m.dash.seed, *req.Seed))
 	}
-	for _, name := range m.extraNames() {
-		patch, ok := req.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, model, invalid("Extra[%q] is not a JSON object", name)
-		}
-		out = merge(out, patch)
-	}
-	return out, model, nil
+	out, bad = adapter.Extend(out, req, m.extraNames())
+	return out, model, bad
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
@@ -126,7 +102,7 @@ func (m *Model) messages(b *body, req *llm.Request) *llm.Error {
 // message adds one turn, which may be several messages here: each tool result is one of its own, before the rest.
 func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 	msg := message{Role: string(from.Role)}
-	fillIn(&msg.Role, string(llm.RoleUser))
+	adapter.FillIn(&msg.Role, string(llm.RoleUser))
 	var parts manyParts
 	var texts []string
 	var reasoning strings.Builder
@@ -137,7 +113,7 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 		switch p.Kind {
 		case llm.PartToolResult:
 			if p.Result == nil {
-				return invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
+				return adapter.Invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
 			}
 			text, err := resultText(p.Result, i, j)
 			if err != nil {
@@ -150,10 +126,10 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 			continue
 		case llm.PartToolCall:
 			if p.Call == nil {
-				return invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
+				return adapter.Invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
 			}
 			args := string(p.Call.Arguments)
-			fillIn(&args, "{}")
+			adapter.FillIn(&args, "{}")
 			msg.ToolCalls = append(msg.ToolCalls, sdk.ToolCall{
 				ID: m.callID(p.Call.ID), Type: sdk.ToolTypeFunction,
 				Function: sdk.FunctionCall{Name: p.Call.Name, Arguments: args},
@@ -201,12 +177,9 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 func tools(b *body, req *llm.Request) *llm.Error {
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		params := t.Parameters
-		switch {
-		case len(params) == 0:
-			params = json.RawMessage(`{"type":"object","properties":{}}`)
-		case !isObject(params):
-			return invalid("the parameters of the tool %q are not a JSON object", t.Name)
+		params, err := adapter.Parameters(t)
+		if err != nil {
+			return err
 		}
 		b.Tools = append(b.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{
 			Name: t.Name, Description: t.Description, Strict: t.Strict, Parameters: params,
@@ -230,45 +203,18 @@ func format(b *body, f *llm.Format) *llm.Error {
 	case llm.FormatJSON:
 		b.ResponseFormat = &sdk.ChatCompletionResponseFormat{Type: sdk.ChatCompletionResponseFormatTypeJSONObject}
 	case llm.FormatSchema:
-		if !isObject(f.Schema) {
-			return invalid("Format.Schema is not a JSON object")
+		if !wire.IsObject(f.Schema) {
+			return adapter.Invalid("Format.Schema is not a JSON object")
 		}
 		name := f.Name
-		fillIn(&name, "answer")
+		adapter.FillIn(&name, "answer")
 		b.ResponseFormat = &sdk.ChatCompletionResponseFormat{
 			Type:       sdk.ChatCompletionResponseFormatTypeJSONSchema,
 			JSONSchema: &sdk.ChatCompletionResponseFormatJSONSchema{Name: name, Schema: f.Schema, Strict: f.Strict},
 		}
 	case "":
 	default:
-		return invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
+		return adapter.Invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
 	}
 	return nil
-}
-
-// tokens is a rough count of the input, for the usage of a call whose provider did not get to tell it.
-func tokens(req *llm.Request) int {
-	n := len(req.System)
-	for i := range req.Messages {
-		n += 16
-		for j := range req.Messages[i].Parts {
-			p := &req.Messages[i].Parts[j]
-			n += len(p.Text)
-			if p.Call != nil {
-				n += len(p.Call.Arguments)
-			}
-			if p.Result != nil {
-				for k := range p.Result.Parts {
-					n += len(p.Result.Parts[k].Text)
-				}
-			}
-			if p.Kind == llm.PartImage || p.Kind == llm.PartFile || p.Kind == llm.PartAudio {
-				n += 4000
-			}
-		}
-	}
-	for i := range req.Tools {
-		n += len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
-	}
-	return (n + 3) / 4
 }

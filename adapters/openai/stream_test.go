@@ -43,6 +43,7 @@ func TestStreamsThatAreWhole(t *testing.T) {
 		{"no final line feed", first + second + usage + strings.TrimSpace(end)},
 		{"a chunk in several data lines", `data: {"choices":` + "\n" + `data: [{"delta":{"content":"Hel"}}]}` + "\n\n" + second + end + usage + done},
 		{"chunks without blank lines", strings.ReplaceAll(first+second+end+usage+done, "\n\n", "\n")},
+		{"an error after the end without blank lines", strings.ReplaceAll(first+second+usage+end+`data: {"error":{"message":"late"}}`+"\n\n", "\n\n", "\n")},
 		{"JSON lines without framing", strings.ReplaceAll(strings.ReplaceAll(first+second+end+usage, "data: ", ""), "\n\n", "\n")},
 		{"blanks in the JSON", `data: { "choices" : [ { "delta" : { "content" : "Hel" } , "index" : 0 } ] } ` + "\n\n" + second + end + usage + done},
 	}

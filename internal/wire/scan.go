@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"strconv"
@@ -9,27 +9,34 @@ import (
 // maxDepth is the deepest nesting that is read.
 const maxDepth = 500
 
-// A scan reads JSON in one pass without building it, which costs a fifth of encoding/json for the small chunks of a stream.
+// A Scan reads JSON in one pass without building it, which costs a fifth of encoding/json for the small chunks of a stream.
 // It accepts exactly what encoding/json accepts, except that text must be valid UTF-8: a rune that was cut on the way is
 // damage, not an answer. Once bad, it stays bad and every loop over it ends.
-type scan struct {
+type Scan struct {
 	b   []byte
 	i   int
 	bad bool
 	tmp []byte // unescaped text; slices handed out stay valid until reset
 }
 
-func (s *scan) reset(b []byte) { s.b, s.i, s.bad, s.tmp = b, 0, false, s.tmp[:0] }
+// Reset begins anew with b. What was handed out before is not valid any more.
+func (s *Scan) Reset(b []byte) { s.b, s.i, s.bad, s.tmp = b, 0, false, s.tmp[:0] }
 
-// peek is the next byte that is no blank, 0 at the end.
-func (s *scan) peek() byte {
+// Bad reports whether something was read that is not JSON, or not what was asked for.
+func (s *Scan) Bad() bool { return s.bad }
+
+// Rest is the input that was not read yet.
+func (s *Scan) Rest() []byte { return s.b[s.i:] }
+
+// Peek is the next byte that is no blank, 0 at the end.
+func (s *Scan) Peek() byte {
 	if s.i < len(s.b) && s.b[s.i] > ' ' {
 		return s.b[s.i]
 	}
 	return s.pass()
 }
 
-func (s *scan) pass() byte {
+func (s *Scan) pass() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -41,9 +48,9 @@ func (s *scan) pass() byte {
 	return 0
 }
 
-// open steps into an object or a list: for first := s.open('{'); s.more(&first, '}'); { … }.
-func (s *scan) open(c byte) (first bool) {
-	if s.peek() != c {
+// Open steps into an object or a list: for first := s.Open('{'); s.More(&first, '}'); { … }.
+func (s *Scan) Open(c byte) (first bool) {
+	if s.Peek() != c {
 		s.bad = true
 		return false
 	}
@@ -51,12 +58,12 @@ func (s *scan) open(c byte) (first bool) {
 	return true
 }
 
-// more steps to the next member, or out past the end.
-func (s *scan) more(first *bool, end byte) bool {
+// More steps to the next member, or out past the end.
+func (s *Scan) More(first *bool, end byte) bool {
 	if s.bad {
 		return false
 	}
-	c := s.peek()
+	c := s.Peek()
 	if c == end && c != 0 {
 		s.i++
 		return false
@@ -67,7 +74,7 @@ func (s *scan) more(first *bool, end byte) bool {
 			return false
 		}
 		s.i++
-		if s.peek() == end {
+		if s.Peek() == end {
 			s.bad = true
 			return false
 		}
@@ -76,10 +83,10 @@ func (s *scan) more(first *bool, end byte) bool {
 	return true
 }
 
-// key reads a member's name and its colon.
-func (s *scan) key() []byte {
+// Key reads a member's name and its colon.
+func (s *Scan) Key() []byte {
 	k := s.str()
-	if s.peek() != ':' {
+	if s.Peek() != ':' {
 		s.bad = true
 		return nil
 	}
@@ -87,16 +94,16 @@ func (s *scan) key() []byte {
 	return k
 }
 
-// null passes over a null.
-func (s *scan) null() bool {
-	if s.peek() != 'n' {
+// Null passes over a null.
+func (s *Scan) Null() bool {
+	if s.Peek() != 'n' {
 		return false
 	}
 	s.word("null")
 	return true
 }
 
-func (s *scan) word(w string) {
+func (s *Scan) word(w string) {
 	if len(s.b)-s.i < len(w) || string(s.b[s.i:s.i+len(w)]) != w {
 		s.bad = true
 		return
@@ -104,18 +111,18 @@ func (s *scan) word(w string) {
 	s.i += len(w)
 }
 
-// text reads a string and passes over anything else, which it takes for empty.
-func (s *scan) text() []byte {
-	if s.peek() != '"' {
-		s.skip()
+// Text reads a string and passes over anything else, which it takes for empty.
+func (s *Scan) Text() []byte {
+	if s.Peek() != '"' {
+		s.Skip()
 		return nil
 	}
 	return s.str()
 }
 
 // str reads a string. The result is a part of the input where nothing is escaped.
-func (s *scan) str() []byte {
-	if s.peek() != '"' {
+func (s *Scan) str() []byte {
+	if s.Peek() != '"' {
 		s.bad = true
 		return nil
 	}
@@ -142,7 +149,7 @@ func (s *scan) str() []byte {
 	return nil
 }
 
-func (s *scan) escaped(from int) []byte {
+func (s *Scan) escaped(from int) []byte {
 	start := len(s.tmp)
 	for s.i < len(s.b) {
 		c := s.b[s.i]
@@ -198,7 +205,7 @@ func (s *scan) escaped(from int) []byte {
 }
 
 // rune reads the digits of an escaped rune, and of its second half where it is one of a pair.
-func (s *scan) rune() rune {
+func (s *Scan) rune() rune {
 	one := s.hex4()
 	if !utf16.IsSurrogate(one) {
 		return one
@@ -213,7 +220,7 @@ func (s *scan) rune() rune {
 	return utf8.RuneError
 }
 
-func (s *scan) hex4() (r rune) {
+func (s *Scan) hex4() (r rune) {
 	if len(s.b)-s.i < 4 {
 		s.bad = true
 		return 0
@@ -233,10 +240,10 @@ func (s *scan) hex4() (r rune) {
 	return r
 }
 
-// num reads a number as a whole one and passes over anything else, which it takes for 0.
-func (s *scan) num() int {
-	if c := s.peek(); c != '-' && (c < '0' || c > '9') {
-		s.skip()
+// Num reads a number as a whole one and passes over anything else, which it takes for 0.
+func (s *Scan) Num() int {
+	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+		s.Skip()
 		return 0
 	}
 	from := s.i
@@ -265,7 +272,7 @@ func (s *scan) num() int {
 	return int(f)
 }
 
-func (s *scan) digits() {
+func (s *Scan) digits() {
 	from := s.i
 	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
 		s.i++
@@ -275,9 +282,9 @@ func (s *scan) digits() {
 	}
 }
 
-func (s *scan) at(c byte) bool { return s.i < len(s.b) && s.b[s.i] == c }
+func (s *Scan) at(c byte) bool { return s.i < len(s.b) && s.b[s.i] == c }
 
-func (s *scan) number() {
+func (s *Scan) number() {
 	if s.at('-') {
 		s.i++
 	}
@@ -299,41 +306,41 @@ func (s *scan) number() {
 	}
 }
 
-// raw passes over one value and returns it.
-func (s *scan) raw() []byte {
-	s.peek()
+// Raw passes over one value and returns it.
+func (s *Scan) Raw() []byte {
+	s.Peek()
 	from := s.i
-	s.skip()
+	s.Skip()
 	if s.bad {
 		return nil
 	}
 	return s.b[from:s.i]
 }
 
-// whole reports whether the input is one value and nothing else.
-func (s *scan) whole() bool {
-	s.skip()
-	return !s.bad && s.peek() == 0 && s.i == len(s.b)
+// Whole reports whether the input is one value and nothing else.
+func (s *Scan) Whole() bool {
+	s.Skip()
+	return !s.bad && s.Peek() == 0 && s.i == len(s.b)
 }
 
-// skip passes over one value, checking it.
-func (s *scan) skip() { s.skipAt(0) }
+// Skip passes over one value, checking it.
+func (s *Scan) Skip() { s.skipAt(0) }
 
-func (s *scan) skipAt(depth int) {
+func (s *Scan) skipAt(depth int) {
 	if depth > maxDepth {
 		s.bad = true
 		return
 	}
-	switch c := s.peek(); c {
+	switch c := s.Peek(); c {
 	case '{':
-		for first := s.open('{'); s.more(&first, '}'); {
+		for first := s.Open('{'); s.More(&first, '}'); {
 			mark := len(s.tmp)
-			s.key()
+			s.Key()
 			s.tmp = s.tmp[:mark]
 			s.skipAt(depth + 1)
 		}
 	case '[':
-		for first := s.open('['); s.more(&first, ']'); {
+		for first := s.Open('['); s.More(&first, ']'); {
 			s.skipAt(depth + 1)
 		}
 	case '"':
