@@ -131,26 +131,26 @@ func TestEvidenceReachesTheErrorUndamaged(t *testing.T) {
 }
 
 func TestErrorsCarryNoKeys(t *testing.T) {
-	key := "unlike-any-key-that-is-known"
+	const key, token = "unlike-any-key-that-is-known", "a-gateway's-own-key"
 	for _, c := range []struct {
 		name string
 		h    http.HandlerFunc
 	}{
-		{"in a body", says(401, jsonType, `{"type":"error","error":{"type":"authentication_error","message":"bad key `+key+`"}}`)},
-		{"in a header", says(500, "text/plain", "no", "X-Debug", "key="+key)},
+		{"in a body", says(401, jsonType, `{"type":"error","error":{"type":"authentication_error","message":"bad key `+key+`, `+token+`"}}`)},
+		{"in a header", says(500, "text/plain", "no", "X-Debug", "key="+key+" "+token)},
 		{"in a stream", says(200, sseType, events(`{"type":"error","error":{"type":"api_error","message":"key `+key+` failed"}}`))},
-		{"in a page", says(200, "text/html", "<p>"+key+"</p>")},
+		{"in a page", says(200, "text/html", "<p>"+key+token+"</p>")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := serve(t, c.h, func(cfg *anthropic.Config) { cfg.APIKey = key })
+			m := serve(t, c.h, func(cfg *anthropic.Config) { cfg.APIKey, cfg.Header = key, http.Header{"X-Gateway-Key": {token}} })
 			_, err := m.Call(t.Context(), streamed(&llm.Accumulator{}))
 			e := llm.AsError(err)
 			for e := error(e); e != nil; e = errors.Unwrap(e) {
-				if strings.Contains(fmt.Sprintf("%v %+v", e, e), key) {
+				if text := fmt.Sprintf("%v %+v", e, e); strings.Contains(text, key) || strings.Contains(text, token) {
 					t.Errorf("the key is in %+v", e)
 				}
 			}
-			if all := fmt.Sprintf("%+v %v", e.Evidence, e.Message); strings.Contains(all, key) {
+			if all := fmt.Sprintf("%+v %v", e.Evidence, e.Message); strings.Contains(all, key) || strings.Contains(all, token) {
 				t.Errorf("the key is in %s", all)
 			}
 		})

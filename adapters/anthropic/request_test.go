@@ -218,7 +218,7 @@ func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
 		"anthropic": json.RawMessage(`{"cache_control":{"type":"ephemeral","ttl":"5m"}}`), "relay": json.RawMessage(`{"cache_control":{"ttl":"1h"}}`),
 	}
 	body := string(sent(t, req, func(c *anthropic.Config) { c.Provider = "relay" }))
-	for _, want := range []string{`"top_k":2`, `"service_tier":"auto"`, `"cache_control":{"ttl":"1h","type":"ephemeral"}`} {
+	for _, want := range []string{`"top_k":2`, `"service_tier":"auto"`, `"cache_control":{"type":"ephemeral","ttl":"1h"}`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)
 		}
@@ -241,6 +241,7 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		says  string
 	}{
 		{"nil", nil, llm.Invalid, "the request is nil"},
+		{"no messages", &llm.Request{}, llm.Invalid, "has no messages"},
 		{"no model", named(func(r *llm.Request) {}), llm.Invalid, "no model is named"},
 		{"audio", with(part(llm.PartAudio, llm.Part{Data: []byte("x")})), llm.Unsupported, "Messages[0].Parts[0] is audio"},
 		{"a video", with(part(llm.PartFile, llm.Part{Data: []byte("x"), MIME: "video/mp4"})), llm.Unsupported, `type "video/mp4"`},

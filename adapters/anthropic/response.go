@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // stopWindow is the stop reason of an answer that filled the model's window.
@@ -207,7 +208,7 @@ func (a *answer) close(b *block) error {
 	if b.kind != llm.DeltaToolCall || b.text.Len() > 0 {
 		return nil
 	}
-	fillIn(&b.input, "{}")
+	adapter.FillIn(&b.input, "{}")
 	return a.more(b, b.input)
 }
 
