@@ -211,5 +211,5 @@ func (a *answer) emit(b *block, d llm.Delta) error {
 		return nil
 	}
 	d.Kind, d.Index = b.delta, b.index
-	return a.hand(d)
+	return a.sink(d)
 }

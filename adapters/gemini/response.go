@@ -23,12 +23,11 @@ type answer struct {
 	usage                    usage
 	extras                   []member
 
-	begun      bool   // a candidate came, or the word that there is none
-	chunk      []byte // the newest chunk
-	failed     bool   // it reports an error
-	strange    bool   // it has nothing of an answer in it
-	unread     string // what came and cannot be read
-	sinkFailed bool
+	begun   bool   // a candidate came, or the word that there is none
+	chunk   []byte // the newest chunk
+	failed  bool   // it reports an error
+	strange bool   // it has nothing of an answer in it
+	unread  string // what came and cannot be read
 }
 
 // A member is a field that this adapter does not read, a copy of it.
@@ -171,13 +170,6 @@ func (a *answer) feedback(v []byte) {
 
 // unspecified tells a reason that is none: some servers send one all the while. Its name differs between the two APIs.
 func unspecified(reason []byte) bool { return bytes.HasSuffix(reason, []byte(`_UNSPECIFIED"`)) }
-
-// hand gives the sink a delta, and remembers whether it failed.
-func (a *answer) hand(d llm.Delta) error {
-	err := a.sink(d)
-	a.sinkFailed = err != nil
-	return err
-}
 
 // keep keeps a copy of a field for Response.Extra; streams repeat theirs with every chunk, and the newest counts. The copy is
 // good until the next one of that name.

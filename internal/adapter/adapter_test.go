@@ -91,8 +91,11 @@ func account(t *testing.T, a Account) *Account {
 func ask(t *testing.T, a *Account, kind string, body func(context.Context) io.Reader) (*llm.Response, *llm.Error) {
 	t.Helper()
 	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(d llm.Delta) error {
-		if d.Text == "refused" {
+		switch d.Text {
+		case "refused":
 			return errors.New("full")
+		case "slow":
+			<-time.NewTimer(time.Hour).C
 		}
 		return nil
 	}}
@@ -140,6 +143,7 @@ func TestAStreamIsWholeOrSaysWhyNot(t *testing.T) {
 		{"damaged after it was whole", "data: a" + sep + "end" + sep + "broken\n\n", "a", 0, "", "", 0},
 		{"an error after it was whole", "data: a" + sep + "end\n\nevent: error" + sep[1:] + "no\n\n", "a", 0, "", "", 0},
 		{"a sink that fails after it was whole", "data: a" + sep + "end" + sep + "refused\n\n", "", llm.Canceled, "a refused", "sink", 0},
+		{"a sink that is slow after it was whole", "data: end" + sep + "slow" + sep + "b\n\n", "slow b", 0, "", "", time.Hour + time.Second},
 		{"over but not whole", "data: a" + sep + "over\n\n", "", llm.Interrupted, "a", "unfinished", 0},
 		{"damaged", "data: a" + sep + "broken\n\n", "", llm.Interrupted, "a", "damaged", 0},
 		{"damaged first", "data: broken\n\n", "", llm.BadOutput, "", "damaged", 0},

@@ -64,7 +64,8 @@ type Call struct {
 	Code   string
 
 	x          *wire.Exchange
-	timer      *time.Timer
+	limited    bool          // left counts
+	left       time.Duration // to wait for the stream
 	loose      []byte
 	sinkFailed bool
 }

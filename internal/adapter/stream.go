@@ -26,13 +26,8 @@ type Stream interface {
 // [Call.Within]). nil: the answer is whole.
 func (c *Call) Follow(s Stream) error {
 	c.Phase = llm.PhaseStream
-	defer func() {
-		if c.timer != nil {
-			c.timer.Stop()
-		}
-	}()
 	for {
-		err := s.Next()
+		err := c.next(s)
 		whole, _ := s.State()
 		if err == nil {
 			if err = s.Take(); err != nil && !c.Late(whole) {
@@ -70,20 +65,28 @@ func inOrder(err error) error {
 func (c *Call) drain(s Stream) {
 	c.Within(EndGrace)
 	for range 16 {
-		if s.Next() != nil {
+		if c.next(s) != nil {
 			return
 		}
 	}
 }
 
-// Within ends the request d from now, unless it is called again: an answer that is whole is not held back by what may follow
-// it.
-func (c *Call) Within(d time.Duration) {
-	if c.timer == nil {
-		c.timer = time.AfterFunc(d, c.Cancel)
-	} else {
-		c.timer.Reset(d)
+// Within bounds how long the stream is still waited for: once that time is used up, the request ends. An answer that is whole
+// is not held back by what may follow it. The time that the sink takes does not count. It may be called again.
+func (c *Call) Within(d time.Duration) { c.limited, c.left = true, d }
+
+// next reads a piece within the time that is left.
+func (c *Call) next(s Stream) error {
+	if !c.limited {
+		return s.Next()
 	}
+	from := time.Now()
+	timer := time.AfterFunc(c.left, c.Cancel)
+	defer func() {
+		timer.Stop()
+		c.left -= time.Since(from)
+	}()
+	return s.Next()
 }
 
 // Unusable is the class of an answer that cannot be read on: BadOutput while nothing of its content had come.
