@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An answer adds up the content blocks of one message and hands their content to the sink. Unary and streamed answers go
@@ -90,7 +91,7 @@ type wireDelta struct {
 
 // block takes in a block that came whole.
 func (a *answer) block(i int, raw json.RawMessage) error {
-	if !isObject(raw) {
+	if !wire.IsObject(raw) {
 		return nil
 	}
 	var w wireBlock

@@ -255,7 +255,7 @@ func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
 		"aws.bedrock": json.RawMessage(`{"cachePoint":{"ttl":"1h"}}`),
 	}
 	body := string(sent(t, req, func(c *bedrock.Config) { c.Provider = "aws.bedrock" }))
-	for _, want := range []string{`"requestMetadata":{"a":"2","b":"1"}`, `[{"text":"Hello?"},{"cachePoint":{"ttl":"1h","type":"default"}}]`} {
+	for _, want := range []string{`"requestMetadata":{"a":"2","b":"1"}`, `[{"text":"Hello?"},{"cachePoint":{"type":"default","ttl":"1h"}}]`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)
 		}
@@ -278,6 +278,7 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		says  string
 	}{
 		{"nil", nil, llm.Invalid, "the request is nil"},
+		{"no messages", &llm.Request{}, llm.Invalid, "has no messages"},
 		{"no model", named(func(*llm.Request) {}), llm.Invalid, "no model is named"},
 		{"an address", with(part(llm.PartImage, llm.Part{URL: "https://h/a.png"})), llm.Unsupported, "Messages[0].Parts[0] is given by its address"},
 		{"a video", with(part(llm.PartFile, llm.Part{Data: []byte("x"), MIME: "video/mp4"})), llm.Unsupported, `type "video/mp4"`},

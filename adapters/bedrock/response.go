@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A block is a piece of the message.
@@ -181,22 +182,11 @@ func (b *block) whole() map[string]json.RawMessage {
 type object map[string]any
 
 func extraOf[M ~map[string]E, E any](fields M) map[string]json.RawMessage {
-	raw, err := encode(fields)
+	raw, err := wire.Marshal(fields)
 	if err != nil {
 		return nil // all of them were parts of valid JSON
 	}
 	return map[string]json.RawMessage{extraName: raw}
-}
-
-// encode writes v as JSON, without the escapes that are for web pages.
-func encode(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 func stopReason(s string) llm.StopReason {

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -127,7 +128,7 @@ func CallID(id string, most int) string {
 	if most > 0 {
 		clean = clean[:min(len(clean), most-17)]
 	}
-	return fmt.Sprintf("%s_%016x", clean, Hash(id))
+	return fmt.Sprintf("%s_%016x", bytes.TrimLeft(clean, "_"), Hash(id))
 }
 
 // Estimate is the usage of a call whose provider did not get to tell it, from the request and the bytes of content that

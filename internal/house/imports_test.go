@@ -36,7 +36,7 @@ var layout = []place{
 	{dir: "adapters/openai", ours: []string{".", "internal/adapter", "internal/wire"}, others: []string{
 		"github.com/sashabaranov/go-openai",
 	}},
-	{dir: "adapters/*", ours: []string{".", "internal/adapter", "internal/wire", "classify"}},
+	{dir: "adapters/*", ours: []string{".", "internal/adapter", "internal/wire"}},
 	{dir: "llmtest", ours: []string{".", "middleware"}},
 	{dir: "internal/house", free: true},
 	{dir: "examples", free: true},
