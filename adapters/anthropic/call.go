@@ -28,7 +28,7 @@ func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
 	c := &call{m: m, Call: adapter.Call{Account: m.account, Ctx: ctx, Req: req, Most: maxAnswer}}
 	c.API = c
 	if req != nil {
-		c.answer.sink = req.Sink
+		c.answer.Sink = req.Sink
 	}
 	return c
 }
@@ -104,7 +104,7 @@ func (c *call) finish(evidence string) (*llm.Response, error) {
 func (c *call) Partial() *llm.Response { return c.answer.partial() }
 
 // Begun reports whether content has come.
-func (c *call) Begun() bool { return c.answer.n > 0 }
+func (c *call) Begun() bool { return c.answer.Begun() }
 
 // Usage is what is known of the usage.
 func (c *call) Usage() llm.Usage { return c.answer.tokens() }

@@ -35,7 +35,7 @@ func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
 	c := &call{m: m, Call: adapter.Call{Account: m.account, Ctx: ctx, Req: req, Most: m.most}}
 	c.API = c
 	if req != nil {
-		c.answer.sink = req.Sink
+		c.answer.Sink = req.Sink
 	}
 	return c
 }
@@ -160,19 +160,10 @@ func (c *call) finish(evidence string) (*llm.Response, error) {
 func (c *call) Partial() *llm.Response { return c.answer.partial() }
 
 // Begun reports whether content has come.
-func (c *call) Begun() bool { return c.answer.n > 0 }
+func (c *call) Begun() bool { return c.answer.Begun() }
 
 // Usage is what the provider told, or an estimate from what came: it tells at the end.
-func (c *call) Usage() llm.Usage {
-	a := &c.answer
-	switch {
-	case a.counted:
-		return a.usage
-	case a.n == 0:
-		return llm.Usage{}
-	}
-	return adapter.Estimate(c.Req, a.out)
-}
+func (c *call) Usage() llm.Usage { return c.Estimate(c.answer.usage, c.answer.counted, c.answer.out) }
 
 // RequestID is the provider's id of this call.
 func (c *call) RequestID() string { return c.FirstHeader("X-Amzn-Requestid") }

@@ -25,7 +25,7 @@ func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
 	c := &call{m: m, Call: adapter.Call{Account: m.account, Ctx: ctx, Req: req, Most: maxAnswer}}
 	c.API = c
 	if req != nil {
-		c.answer.sink = req.Sink
+		c.answer.Sink = req.Sink
 	}
 	return c
 }
@@ -67,7 +67,7 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 			return nil, err
 		}
 		if a.failed {
-			if a.n > 0 { // the error alone, not what came before it
+			if a.Begun() { // the error alone, not what came before it
 				data = chunk
 			}
 			return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
@@ -134,7 +134,7 @@ func (c *call) finish(evidence string) (*llm.Response, error) {
 func (c *call) Partial() *llm.Response { return c.answer.partial() }
 
 // Begun reports whether content has come.
-func (c *call) Begun() bool { return c.answer.n > 0 }
+func (c *call) Begun() bool { return c.answer.Begun() }
 
 // Usage is what is known of the usage.
 func (c *call) Usage() llm.Usage { return c.answer.tokens() }

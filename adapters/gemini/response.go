@@ -3,18 +3,16 @@ package gemini
 import (
 	"bytes"
 
-	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An answer adds up the chunks of one call and hands their content to the sink. Unary and streamed answers go through it
 // alike: a whole answer is one chunk.
 type answer struct {
-	sink   llm.Sink // nil: whole answer only
+	adapter.Teller
 	blocks []*block
-	counts [llm.DeltaEnd]int // blocks of each kind that were told of
 	calls  int
 	out    int // bytes of content
-	n      int // pieces of content
 
 	id, model string
 	// finish is the finish reason of the answer, blocked that of a prompt that gets none, message what was said to either.

@@ -17,11 +17,7 @@ func (a *answer) close() error {
 		return nil
 	}
 	a.refusal = a.message
-	a.n++
-	if a.sink == nil {
-		return nil
-	}
-	return a.sink(llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
+	return a.Tell(&adapter.Told{}, llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
 }
 
 // response is the whole answer.
@@ -36,7 +32,7 @@ func (a *answer) response() *llm.Response {
 
 // partial is what a broken answer has of content. nil: nothing.
 func (a *answer) partial() *llm.Response {
-	if a.n == 0 {
+	if !a.Begun() {
 		return nil
 	}
 	return a.parts()

@@ -85,16 +85,7 @@ func (c *call) Partial() *llm.Response {
 func (c *call) Begun() bool { return c.answer.n > 0 }
 
 // Usage is what the provider told, or an estimate from what came.
-func (c *call) Usage() llm.Usage {
-	a := &c.answer
-	switch {
-	case a.counted:
-		return a.usage
-	case a.n == 0:
-		return llm.Usage{}
-	}
-	return adapter.Estimate(c.Req, a.out)
-}
+func (c *call) Usage() llm.Usage { return c.Estimate(c.answer.usage, c.answer.counted, c.answer.out) }
 
 // RequestID is the provider's id of this call: that of its log, or of the answer itself.
 func (c *call) RequestID() string {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An answer adds up the chunks of one call and hands their content to the sink. Unary and streamed answers go through it
@@ -167,9 +168,7 @@ func (a *answer) response(provider string) *llm.Response {
 		for _, m := range a.extras {
 			fields[string(m.name)] = m.value
 		}
-		if raw, err := json.Marshal(fields); err == nil {
-			r.Extra = map[string]json.RawMessage{provider: raw}
-		}
+		r.Extra = adapter.ExtraOf(provider, fields)
 	}
 	return r
 }

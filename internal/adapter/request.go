@@ -131,10 +131,16 @@ func CallID(id string, most int) string {
 	return fmt.Sprintf("%s_%016x", bytes.TrimLeft(clean, "_"), Hash(id))
 }
 
-// Estimate is the usage of a call whose provider did not get to tell it, from the request and the bytes of content that
-// came.
-func Estimate(req *llm.Request, out int) llm.Usage {
-	return llm.Usage{Input: tokens(req), Output: max((out+3)/4, 1), Estimated: true}
+// Estimate is the usage that the provider told. Where it did not get to, it is a rough one, of the request and the bytes of
+// content that came, if any did.
+func (c *Call) Estimate(told llm.Usage, counted bool, out int) llm.Usage {
+	switch {
+	case counted:
+		return told
+	case !c.API.Begun():
+		return llm.Usage{}
+	}
+	return llm.Usage{Input: tokens(c.Req), Output: max((out+3)/4, 1), Estimated: true}
 }
 
 // tokens is a rough count of the input.
