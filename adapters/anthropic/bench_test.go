@@ -8,6 +8,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -23,9 +24,9 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, sseType, benchStream()))
+	m := serve(b, wiretest.Says(200, wiretest.SSE, benchStream()))
 	n := 0
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Sink = func(llm.Delta) error { n++; return nil }
 	b.ReportAllocs()
 	for b.Loop() {
@@ -38,7 +39,7 @@ func BenchmarkStream(b *testing.B) {
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client := serve(b, says(200, sseType, benchStream())).Client()
+	client := serve(b, wiretest.Says(200, wiretest.SSE, benchStream())).Client()
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -60,9 +61,9 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[`+
+	m := serve(b, wiretest.Says(200, wiretest.JSON, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[`+
 		`{"type":"text","text":"Hello"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":4}}`))
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); err != nil {
@@ -73,8 +74,8 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkFailure is a call that fails, whose evidence is read and classified.
 func BenchmarkFailure(b *testing.B) {
-	m := serve(b, says(429, jsonType, `{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}`, "Retry-After", "3"))
-	req := ask(strings.Repeat("hi ", 10))
+	m := serve(b, wiretest.Says(429, wiretest.JSON, `{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}`, "Retry-After", "3"))
+	req := wiretest.Ask(strings.Repeat("hi ", 10))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); err == nil {

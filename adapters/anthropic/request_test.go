@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/anthropic"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden requests")
@@ -24,7 +25,7 @@ func sent(t *testing.T, req *llm.Request, change ...func(*anthropic.Config)) []b
 	var body []byte
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ = io.ReadAll(r.Body)
-		says(200, jsonType, hello)(w, r)
+		wiretest.Says(200, wiretest.JSON, hello)(w, r)
 	}, change...)
 	if _, err := m.Call(t.Context(), req); err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func goldenRequests() map[string]*llm.Request {
 	png := []byte("\x89PNG\r\n\x1a\n")
 	schema := json.RawMessage(`{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"integer"}},"required":["z"]}`)
 	return map[string]*llm.Request{
-		"plain": ask("Hello <world> & \"all\"?"),
+		"plain": wiretest.Ask("Hello <world> & \"all\"?"),
 		"settings": {
 			Model: "claude-other", System: "Be brief.", Messages: []llm.Message{llm.User("Hello?")}, MaxTokens: 77,
 			Temperature: new(0.0), TopP: new(0.5), Stop: []string{"END"}, Seed: new(int64(7)), Effort: "low",
@@ -184,7 +185,7 @@ func TestToolChoicesHaveTheAPIsNames(t *testing.T) {
 		llm.ToolAuto: `"tool_choice":{"type":"auto"}`, llm.ToolNone: `"tool_choice":{"type":"none"}`,
 		llm.ToolRequired: `"tool_choice":{"type":"any"}`, llm.ToolNamed: `"tool_choice":{"name":"a","type":"tool"}`,
 	} {
-		req := ask("Hello?")
+		req := wiretest.Ask("Hello?")
 		req.Tools, req.ToolChoice = []llm.Tool{{Name: "a"}}, llm.ToolChoice{Mode: mode, Name: "a"}
 		if body := string(sent(t, req)); !strings.Contains(body, want) {
 			t.Errorf("%s: %s in %s", mode, want, body)
@@ -200,7 +201,7 @@ func TestMaxTokensIsTheNearestOne(t *testing.T) {
 	}{
 		{"the request's", 5, 6, `"max_tokens":5`}, {"the adapter's", 0, 6, `"max_tokens":6`}, {"the default", 0, 0, `"max_tokens":8192`},
 	} {
-		req := ask("Hello?")
+		req := wiretest.Ask("Hello?")
 		req.MaxTokens = c.request
 		body := string(sent(t, req, func(cfg *anthropic.Config) { cfg.MaxTokens = c.cfg }))
 		if !strings.Contains(body, c.want) {
@@ -210,7 +211,7 @@ func TestMaxTokensIsTheNearestOne(t *testing.T) {
 }
 
 func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
-	req := ask("Hello?")
+	req := wiretest.Ask("Hello?")
 	req.Extra = map[string]json.RawMessage{
 		"anthropic": json.RawMessage(`{"top_k":1,"service_tier":"auto"}`), "relay": json.RawMessage(`{"top_k":2}`),
 	}
@@ -230,7 +231,7 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		return &llm.Request{Messages: []llm.Message{message(llm.RoleUser, parts...)}}
 	}
 	named := func(change func(*llm.Request)) *llm.Request {
-		r := ask("Hello?")
+		r := wiretest.Ask("Hello?")
 		change(r)
 		return r
 	}
@@ -264,7 +265,7 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *anthropic.Config) {
+			m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, hello)), func(cfg *anthropic.Config) {
 				if c.name == "no model" {
 					cfg.Model = ""
 				}

@@ -39,6 +39,7 @@ var layout = []place{
 	{dir: "adapters/*", ours: []string{".", "internal/adapter", "internal/wire"}},
 	{dir: "llmtest", ours: []string{".", "middleware"}},
 	{dir: "internal/house", free: true},
+	{dir: "internal/wiretest", ours: []string{"."}},
 	{dir: "examples", free: true},
 	{dir: "benchmarks", free: true},
 }
