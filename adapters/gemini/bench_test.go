@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -33,9 +34,9 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, sseType, benchStream()))
+	m := serve(b, wiretest.Says(200, wiretest.SSE, benchStream()))
 	n := 0
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Sink = func(llm.Delta) error { n++; return nil }
 	b.ReportAllocs()
 	for b.Loop() {
@@ -49,9 +50,9 @@ func BenchmarkStream(b *testing.B) {
 // BenchmarkStreamRead is the same without a socket: from the line of the event to the sink.
 func BenchmarkStreamRead(b *testing.B) {
 	body := benchStream()
-	m := inMemory(200, sseType, func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(body)) })
+	m := inMemory(func(context.Context) io.Reader { return strings.NewReader(body) })
 	n := 0
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Sink = func(llm.Delta) error { n++; return nil }
 	b.ReportAllocs()
 	for b.Loop() {
@@ -64,7 +65,7 @@ func BenchmarkStreamRead(b *testing.B) {
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client, err := serve(b, says(200, sseType, benchStream())).Client(b.Context())
+	client, err := serve(b, wiretest.Says(200, wiretest.SSE, benchStream())).Client(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -85,8 +86,8 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, chunk(`{"text":"Hello"}`, stop, used)))
-	req := ask("hi")
+	m := serve(b, wiretest.Says(200, wiretest.JSON, chunk(`{"text":"Hello"}`, stop, used)))
+	req := wiretest.Ask("hi")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); err != nil {
@@ -101,10 +102,10 @@ func BenchmarkReadFailure(b *testing.B) {
 		`"details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]},` +
 		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"5s"}]}}`
 	m := gemini.New(gemini.Config{Model: "gemini-2.5-flash", APIKey: madeUp, HTTPClient: &http.Client{
-		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {jsonType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {wiretest.JSON}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 		})}})
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {

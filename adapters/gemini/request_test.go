@@ -15,24 +15,14 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// recorder answers every request and keeps the last.
-type recorder struct {
-	uri    string
-	header http.Header
-	body   string
-	calls  int
-}
-
-func (s *recorder) serve(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	s.uri, s.header, s.body = r.URL.RequestURI(), r.Header.Clone(), string(b)
-	s.calls++
-	w.Header().Set("Content-Type", jsonType)
-	_, _ = io.WriteString(w, chunk(`{"text":"ok"}`, stop, used))
+// ok answers every request and keeps the last.
+func ok() *wiretest.Recorder {
+	return &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, chunk(`{"text":"ok"}`, stop, used))}
 }
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
@@ -48,7 +38,7 @@ func result(id, name string, parts ...llm.Part) llm.Part {
 }
 
 func with(change func(*llm.Request)) *llm.Request {
-	r := ask("hi")
+	r := wiretest.Ask("hi")
 	change(r)
 	return r
 }
@@ -122,7 +112,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		change func(*gemini.Config)
 	}{
 		{"everything", everything(), nil},
-		{"plain", ask("hi"), nil},
+		{"plain", wiretest.Ask("hi"), nil},
 		{"streamed", with(func(r *llm.Request) { r.Sink = func(llm.Delta) error { return nil } }), nil},
 		{"json", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} }), nil},
 		{"system_alone", &llm.Request{System: "Say hello."}, nil},
@@ -165,18 +155,18 @@ func TestRequestsOnTheWire(t *testing.T) {
 		}), vertex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s recorder
+			s := ok()
 			change := c.change
 			if change == nil {
 				change = func(*gemini.Config) {}
 			}
-			if _, err := serve(t, s.serve, change).Call(t.Context(), c.req); err != nil {
+			if _, err := serve(t, s.ServeHTTP, change).Call(t.Context(), c.req); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join("testdata", "requests", c.name+".json")
 			var got bytes.Buffer
-			if err := json.Indent(&got, []byte(s.body), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.body)
+			if err := json.Indent(&got, []byte(s.Body()), "", "\t"); err != nil {
+				t.Fatalf("%v in %s", err, s.Body())
 			}
 			got.WriteByte('\n')
 			if *update {
@@ -191,7 +181,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 			if !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
 			}
-			if strings.Contains(s.body, "secret-label") {
+			if strings.Contains(s.Body(), "secret-label") {
 				t.Error("a label was sent")
 			}
 		})
@@ -199,9 +189,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 }
 
 func TestTheRequestIsNotModified(t *testing.T) {
-	var s recorder
+	s := ok()
 	req := everything()
-	m := serve(t, s.serve)
+	m := serve(t, s.ServeHTTP)
 	for range 2 {
 		if _, err := m.Call(t.Context(), req); err != nil {
 			t.Fatal(err)
@@ -245,20 +235,20 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"a model elsewhere", with(func(r *llm.Request) { r.Model = "../../v1/files" }), llm.Invalid, "another place"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s recorder
-			resp, err := serve(t, s.serve).Call(t.Context(), c.req)
-			e := failure(t, resp, err)
+			s := ok()
+			resp, err := serve(t, s.ServeHTTP).Call(t.Context(), c.req)
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != c.want || !strings.Contains(e.Error(), c.says) || e.Commit != llm.CommitNone {
 				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, c.want, c.says)
 			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
+			if s.Calls() != 0 {
+				t.Errorf("%d requests were made", s.Calls())
 			}
 		})
 	}
 	t.Run("no model", func(t *testing.T) {
-		resp, err := gemini.New(gemini.Config{}).Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
+		resp, err := gemini.New(gemini.Config{}).Call(t.Context(), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
 			t.Errorf("got %v", e)
 		}
 	})
@@ -273,15 +263,15 @@ func TestAnAnswerGoesBackAsItCame(t *testing.T) {
 		`{"functionCall":{"id":"f1","name":"now","args":{"b":1,"a":1.50}},"thoughtSignature":"dDQ="},` +
 		`{"functionCall":{"name":"now","args":{}}},` +
 		`{"text":"Wait","thoughtSignature":"dDU="},{"text":"","thoughtSignature":"dDY="}`
-	var s recorder
+	s := ok()
 	var sent string
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		s.serve(httpDiscard{}, r)
-		sent = s.body
-		w.Header().Set("Content-Type", jsonType)
+		s.ServeHTTP(httpDiscard{}, r)
+		sent = s.Body()
+		w.Header().Set("Content-Type", wiretest.JSON)
 		_, _ = io.WriteString(w, chunk(parts, stop, used))
 	})
-	for _, req := range []*llm.Request{ask("hi"), streamed(&llm.Accumulator{})} {
+	for _, req := range []*llm.Request{wiretest.Ask("hi"), wiretest.Streamed(&llm.Accumulator{})} {
 		resp, err := m.Call(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
