@@ -50,20 +50,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	anthropic.New(anthropic.Config{}) // the zero value works
 }
 
-// seen keeps the head of the last request.
-type seen struct {
-	atomic.Pointer[http.Request]
-	n atomic.Int32
-}
-
-func (s *seen) handler(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s.n.Add(1)
-		s.Store(r.Clone(context.Background()))
-		next(w, r)
-	}
-}
-
 func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 	// None of these may count: what is not in the Config is not there.
 	for name, value := range map[string]string{
@@ -96,12 +82,12 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 		{"with version", func(c *anthropic.Config) { c.BaseURL += "/v1/" }, "/v1/messages", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, hello)), c.change)
+			var s wiretest.Recorder
+			m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), c.change)
 			if _, err := m.Call(t.Context(), wiretest.Ask("Hello?")); err != nil {
 				t.Fatal(err)
 			}
-			r := s.Load()
+			r := s.Last()
 			if r.URL.Path != c.path || r.Method != http.MethodPost {
 				t.Errorf("%s %s, want POST %s", r.Method, r.URL.Path, c.path)
 			}
@@ -118,8 +104,8 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 
 func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
-	var s seen
-	m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
 		c.Header = http.Header{"Anthropic-Beta": {"x-2026"}}
 	})
 	count := func(m *anthropic.Model) (*sdk.MessageTokensCount, error) {
@@ -131,16 +117,15 @@ func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 	if err != nil || n.InputTokens != 7 {
 		t.Fatalf("%v, %v", n, err)
 	}
-	if h := s.Load().Header; h.Get("X-Api-Key") != madeUp || h.Get("Anthropic-Beta") != "x-2026" {
+	if h := s.Last().Header; h.Get("X-Api-Key") != madeUp || h.Get("Anthropic-Beta") != "x-2026" {
 		t.Errorf("the headers are %v", h)
 	}
-	m = serve(t, s.handler(wiretest.Says(529, wiretest.JSON, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded by `+madeUp+`"}}`,
+	m = serve(t, s.Of(wiretest.Says(529, wiretest.JSON, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded by `+madeUp+`"}}`,
 		"Request-Id", "req_7", "Retry-After", "3")))
-	s.n.Store(0)
 	_, err = count(m)
 	e := llm.AsError(m.AsError(t.Context(), err))
-	if s.n.Load() != 1 {
-		t.Errorf("%d requests: the SDK retried", s.n.Load())
+	if s.Calls() != 1 {
+		t.Errorf("%d requests: the SDK retried", s.Calls())
 	}
 	if e.Class != llm.Overloaded || e.Evidence.Status != 529 || e.RequestID != "req_7" || e.RetryAfter.Seconds() != 3 || e.Provider != "anthropic" {
 		t.Errorf("%+v", e)
@@ -189,18 +174,18 @@ func TestClientDoesNotTrace(t *testing.T) {
 func TestClientReadsTheEnvironmentForNothing(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
 	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
-	var s seen
-	m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) { c.APIKey = "" })
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) { c.APIKey = "" })
 	_, err := m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
-	if err != nil || s.Load().Header.Get("X-Api-Key") != "" {
-		t.Errorf("%v, key %q", err, s.Load().Header.Get("X-Api-Key"))
+	if err != nil || s.Last().Header.Get("X-Api-Key") != "" {
+		t.Errorf("%v, key %q", err, s.Last().Header.Get("X-Api-Key"))
 	}
 }
 
 func TestClientAsksForTheKeyEachTime(t *testing.T) {
 	keys := []string{"sk-first", "sk-second"}
-	var s seen
-	m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
 		c.APIKey, c.Key = "", func(context.Context) (string, error) {
 			if len(keys) == 0 {
 				return "", errors.New("no key is left")
@@ -216,8 +201,8 @@ func TestClientAsksForTheKeyEachTime(t *testing.T) {
 		switch {
 		case want == "" && !errors.Is(err, llm.Auth):
 			t.Errorf("%v, want a failure of class Auth", err)
-		case want != "" && (err != nil || s.Load().Header.Get("X-Api-Key") != want):
-			t.Errorf("%v, key %q, want %q", err, s.Load().Header.Get("X-Api-Key"), want)
+		case want != "" && (err != nil || s.Last().Header.Get("X-Api-Key") != want):
+			t.Errorf("%v, key %q, want %q", err, s.Last().Header.Get("X-Api-Key"), want)
 		}
 	}
 }

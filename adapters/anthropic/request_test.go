@@ -264,16 +264,16 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		{"extras that are no object", named(func(r *llm.Request) { r.Extra = extra("  ") }), llm.Invalid, `Extra["anthropic"] is not`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(wiretest.Says(200, wiretest.JSON, hello)), func(cfg *anthropic.Config) {
+			var s wiretest.Recorder
+			m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), func(cfg *anthropic.Config) {
 				if c.name == "no model" {
 					cfg.Model = ""
 				}
 			})
 			resp, err := m.Call(t.Context(), c.req)
 			e := llm.AsError(err)
-			if resp != nil || e.Class != c.class || !strings.Contains(e.Message, c.says) || e.Commit != llm.CommitNone || s.n.Load() != 0 {
-				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", err, e.Class, e.Commit, s.n.Load(), c.class, c.says)
+			if resp != nil || e.Class != c.class || !strings.Contains(e.Message, c.says) || e.Commit != llm.CommitNone || s.Calls() != 0 {
+				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", err, e.Class, e.Commit, s.Calls(), c.class, c.says)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -26,9 +27,9 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, frameType, benchStream()))
+	m := serve(b, wiretest.Says(200, frameType, benchStream()))
 	n := 0
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Sink = func(llm.Delta) error { n++; return nil }
 	b.ReportAllocs()
 	for b.Loop() {
@@ -41,7 +42,7 @@ func BenchmarkStream(b *testing.B) {
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client := serve(b, says(200, frameType, benchStream())).Client()
+	client := serve(b, wiretest.Says(200, frameType, benchStream())).Client()
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -67,8 +68,8 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, hello))
-	req := ask("hi")
+	m := serve(b, wiretest.Says(200, wiretest.JSON, hello))
+	req := wiretest.Ask("hi")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); err != nil {
@@ -79,8 +80,8 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkFailure is a call that fails, whose evidence is read and classified.
 func BenchmarkFailure(b *testing.B) {
-	m := serve(b, says(429, jsonType, `{"message":"Too many requests, please wait."}`, "X-Amzn-Errortype", "ThrottlingException"))
-	req := ask(strings.Repeat("hi ", 10))
+	m := serve(b, wiretest.Says(429, wiretest.JSON, `{"message":"Too many requests, please wait."}`, "X-Amzn-Errortype", "ThrottlingException"))
+	req := wiretest.Ask(strings.Repeat("hi ", 10))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden requests")
@@ -29,7 +30,7 @@ func sent(t *testing.T, req *llm.Request, change ...func(*bedrock.Config)) []byt
 	var body []byte
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ = io.ReadAll(r.Body)
-		says(200, jsonType, hello)(w, r)
+		wiretest.Says(200, wiretest.JSON, hello)(w, r)
 	}, change...)
 	if _, err := m.Call(t.Context(), req); err != nil {
 		t.Fatal(err)
@@ -228,7 +229,7 @@ func TestTheBodyIsTheSDKs(t *testing.T) {
 	var theirs []byte
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		theirs, _ = io.ReadAll(r.Body)
-		says(200, jsonType, hello)(w, r)
+		wiretest.Says(200, wiretest.JSON, hello)(w, r)
 	})
 	if _, err := m.Client().Converse(t.Context(), same); err != nil {
 		t.Fatal(err)
@@ -246,7 +247,7 @@ func TestTheBodyIsTheSDKs(t *testing.T) {
 }
 
 func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
-	req := ask("Hello?")
+	req := wiretest.Ask("Hello?")
 	req.Extra = map[string]json.RawMessage{
 		"bedrock": json.RawMessage(`{"requestMetadata":{"a":"1","b":"1"}}`), "aws.bedrock": json.RawMessage(`{"requestMetadata":{"a":"2"}}`),
 	}
@@ -267,7 +268,7 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		return &llm.Request{Messages: []llm.Message{message(llm.RoleUser, parts...)}}
 	}
 	named := func(change func(*llm.Request)) *llm.Request {
-		r := ask("Hello?")
+		r := wiretest.Ask("Hello?")
 		change(r)
 		return r
 	}
@@ -307,16 +308,16 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		{"a number that is none", named(func(r *llm.Request) { nan := 0.0; nan /= nan; r.TopP = &nan }), llm.Invalid, "cannot be written as JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *bedrock.Config) {
+			var s wiretest.Recorder
+			m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), func(cfg *bedrock.Config) {
 				if c.name == "no model" {
 					cfg.Model = ""
 				}
 			})
 			resp, err := m.Call(t.Context(), c.req)
 			e := llm.AsError(err)
-			if resp != nil || e.Class != c.class || !strings.Contains(e.Message, c.says) || e.Commit != llm.CommitNone || s.n.Load() != 0 {
-				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", err, e.Class, e.Commit, s.n.Load(), c.class, c.says)
+			if resp != nil || e.Class != c.class || !strings.Contains(e.Message, c.says) || e.Commit != llm.CommitNone || s.Calls() != 0 {
+				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", err, e.Class, e.Commit, s.Calls(), c.class, c.says)
 			}
 		})
 	}

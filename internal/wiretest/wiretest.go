@@ -190,6 +190,14 @@ func (s *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Next.ServeHTTP(w, r)
 }
 
+// Of answers by next from now on, and counts anew.
+func (s *Recorder) Of(next http.HandlerFunc) http.HandlerFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Next, s.calls = next, 0
+	return s.ServeHTTP
+}
+
 // Calls is the number of requests.
 func (s *Recorder) Calls() int {
 	s.mu.Lock()
