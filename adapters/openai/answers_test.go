@@ -1,17 +1,18 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func call(id, name, args string) llm.Part {
-	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: stdjson.RawMessage(args)}}
+	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}}
 }
 
 func reasoning(text string) llm.Part { return llm.Part{Kind: llm.PartReasoning, Text: text} }
@@ -86,13 +87,13 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", *got, tt.want)
 			}
 		}
-		whole, streamed := load(t, "answers/"+tt.name+".json"), load(t, "answers/"+tt.name+".sse")
+		whole, streamed := wiretest.Load(t, "testdata/"+"answers/"+tt.name+".json"), wiretest.Load(t, "testdata/"+"answers/"+tt.name+".sse")
 		t.Run(tt.name+"/whole", func(t *testing.T) {
-			resp, err := serve(t, whole, openai.Config{}).Call(t.Context(), ask("hi"))
+			resp, err := serve(t, whole, openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 			same(t, resp, err)
 		})
 		t.Run(tt.name+"/streamed", func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, streamed, openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, streamed, openai.Config{}), wiretest.Ask("hi"))
 			same(t, resp, err)
 			checkDeltas(t, deltas, &tt.want)
 			if len(deltas) != tt.deltas {
@@ -100,24 +101,24 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			}
 		})
 		t.Run(tt.name+"/in one piece where a stream was asked for", func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, whole, openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, whole, openai.Config{}), wiretest.Ask("hi"))
 			same(t, resp, err)
 			checkDeltas(t, deltas, &tt.want)
 		})
 		t.Run(tt.name+"/streamed where none was asked for", func(t *testing.T) {
-			resp, err := serve(t, streamed, openai.Config{}).Call(t.Context(), ask("hi"))
+			resp, err := serve(t, streamed, openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 			same(t, resp, err)
 		})
 		t.Run(tt.name+"/streamed in CR LF under another name", func(t *testing.T) {
 			other := streamed
-			other.header = map[string][]string{"Content-Type": {"text/plain"}}
-			for k, v := range streamed.header {
+			other.Header = map[string][]string{"Content-Type": {"text/plain"}}
+			for k, v := range streamed.Header {
 				if k != "Content-Type" {
-					other.header[k] = v
+					other.Header[k] = v
 				}
 			}
-			other.body = "\ufeff" + strings.ReplaceAll(streamed.body, "\n", "\r\n")
-			deltas, resp, err := collect(t.Context(), serve(t, other, openai.Config{}), ask("hi"))
+			other.Body = "\ufeff" + strings.ReplaceAll(streamed.Body, "\n", "\r\n")
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, other, openai.Config{}), wiretest.Ask("hi"))
 			same(t, resp, err)
 			checkDeltas(t, deltas, &tt.want)
 		})
@@ -148,7 +149,7 @@ func checkDeltas(t *testing.T, deltas []llm.Delta, want *llm.Response) {
 
 func TestFieldsThatAreNotReadComeInExtra(t *testing.T) {
 	for _, name := range []string{"answers/text.json", "answers/text.sse"} {
-		resp, err := serve(t, load(t, name), openai.Config{Provider: "mine"}).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Load(t, "testdata/"+name), openai.Config{Provider: "mine"}).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func TestStopReasons(t *testing.T) {
 	}
 	for finish, want := range tests {
 		body := `{"choices":[{"message":{"content":"x"},"finish_reason":"` + finish + `"}]}`
-		resp, err := serve(t, answer(json, body), openai.Config{}).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, body), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +179,8 @@ func TestStopReasons(t *testing.T) {
 }
 
 func TestUsageThatIsNotToldIsEstimatedAndMarked(t *testing.T) {
-	resp, err := serve(t, answer(json, `{"choices":[{"message":{"content":"four words are here"},"finish_reason":"stop"}]}`),
-		openai.Config{}).Call(t.Context(), ask("hi"))
+	resp, err := serve(t, wiretest.Says(200, wiretest.JSON, `{"choices":[{"message":{"content":"four words are here"},"finish_reason":"stop"}]}`),
+		openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestGroqsUsageIsFoundWhereItIs(t *testing.T) {
 	body := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}],\"x_groq\":{\"id\":\"req_1\"}}\n\n" +
 		"data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]," +
 		"\"x_groq\":{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}}\n\ndata: [DONE]\n\n"
-	_, resp, err := collect(t.Context(), serve(t, answer(sse, body), openai.Config{}), ask("hi"))
+	_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, body), openai.Config{}), wiretest.Ask("hi"))
 	if err != nil || resp.Usage != (llm.Usage{Input: 5, Output: 1}) {
 		t.Errorf("got %+v, %v", resp, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchChunks = 500
@@ -36,14 +36,8 @@ func benchStream() string {
 
 func benchServer(b *testing.B, status int, kind, body string) string {
 	b.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", kind)
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}))
-	b.Cleanup(srv.Close)
-	return srv.URL
+	url, _ := wiretest.Serve(b, wiretest.Says(status, kind, body))
+	return url
 }
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
@@ -104,14 +98,14 @@ func BenchmarkFailure(b *testing.B) {
 // BenchmarkReadFailure is the same without a socket: what the adapter and the classifier make of the answer.
 func BenchmarkReadFailure(b *testing.B) {
 	header := http.Header{
-		"Content-Type": {json}, "X-Request-Id": {"req_made_up"}, "Retry-After": {"1"}, "Retry-After-Ms": {"644"}, "Date": {"Mon, 30 Nov 2026 00:00:00 GMT"},
+		"Content-Type": {wiretest.JSON}, "X-Request-Id": {"req_made_up"}, "Retry-After": {"1"}, "Retry-After-Ms": {"644"}, "Date": {"Mon, 30 Nov 2026 00:00:00 GMT"},
 		"X-Ratelimit-Limit-Requests": {"10000"}, "X-Ratelimit-Remaining-Requests": {"9999"}, "X-Ratelimit-Reset-Requests": {"6ms"},
 	}
 	m := openai.New(openai.Config{Model: "gpt-4o", APIKey: "key-made-up-123", HTTPClient: &http.Client{
-		Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: io.NopCloser(strings.NewReader(rateLimited))}, nil
 		})}})
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {

@@ -2,9 +2,8 @@ package openai_test
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"flag"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,31 +13,17 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// recorder answers every request and keeps the last.
-type recorder struct {
-	fixture
-	path   string
-	header http.Header
-	body   string
-	calls  int
+// ok answers every request and keeps the last.
+func ok() *wiretest.Recorder {
+	return &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)}
 }
 
-func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	s.path, s.header, s.body = r.URL.RequestURI(), r.Header.Clone(), string(b)
-	s.calls++
-	s.fixture.ServeHTTP(w, r)
-}
-
-func ok() *recorder {
-	return &recorder{fixture: answer(json, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)}
-}
-
-func raw(s string) stdjson.RawMessage { return stdjson.RawMessage(s) }
+func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 var png = []byte("\x89PNG\r\n\x1a\n made up")
 
@@ -50,7 +35,7 @@ func conversation() *llm.Request {
 			{Role: llm.RoleUser, Parts: []llm.Part{
 				llm.Text("Look:"),
 				{Kind: llm.PartImage, Data: png},
-				{Kind: llm.PartImage, URL: "https://example.com/a.jpg", Extra: map[string]stdjson.RawMessage{
+				{Kind: llm.PartImage, URL: "https://example.com/a.jpg", Extra: map[string]json.RawMessage{
 					"openai": raw(`{"image_url":{"detail":"low"}}`)}},
 				{Kind: llm.PartAudio, Data: []byte("sound"), MIME: "audio/mpeg"},
 				{Kind: llm.PartFile, Data: []byte("%PDF-1.7 made up"), Name: "a.pdf"},
@@ -83,7 +68,7 @@ func conversation() *llm.Request {
 		Format:     &llm.Format{Kind: llm.FormatSchema, Name: "report", Schema: raw(`{"type":"object"}`), Strict: true},
 		MaxTokens:  100, Temperature: new(0.0), TopP: new(0.9), Stop: []string{"END"}, Seed: new(int64(1 << 40)), Effort: "low",
 		Labels: map[string]string{"tenant": "secret-label"},
-		Extra: map[string]stdjson.RawMessage{
+		Extra: map[string]json.RawMessage{
 			"openai":    raw(`{"parallel_tool_calls":false,"metadata":{"a":"1"},"seed":null}`),
 			"anthropic": raw(`{"not":"for us"}`),
 		},
@@ -92,7 +77,7 @@ func conversation() *llm.Request {
 
 func TestRequestsOnTheWire(t *testing.T) {
 	plain := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
@@ -103,7 +88,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		req  *llm.Request
 	}{
 		{"everything", openai.Config{}, conversation()},
-		{"plain", openai.Config{}, ask("hi")},
+		{"plain", openai.Config{}, wiretest.Ask("hi")},
 		{"streamed", openai.Config{}, plain(func(r *llm.Request) { r.Sink = stream })},
 		{"streamed_without_usage", openai.Config{NoStreamUsage: true}, plain(func(r *llm.Request) { r.Sink = stream })},
 		{"json_object", openai.Config{}, plain(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} })},
@@ -116,7 +101,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		{"mistral", openai.Config{Provider: "mistral"}, plain(func(r *llm.Request) {
 			*r = *conversation()
 			r.Sink = stream
-			r.Extra = map[string]stdjson.RawMessage{
+			r.Extra = map[string]json.RawMessage{
 				"openai": raw(`{"a":1,"b":1,"c":1}`), "mistral_ai": raw(`{"b":2,"c":2}`), "mistral": raw(`{"c":3,"metadata":{"x":{"y":null,"z":1}}}`)}
 		})},
 	}
@@ -129,8 +114,8 @@ func TestRequestsOnTheWire(t *testing.T) {
 			}
 			file := filepath.Join("testdata", "requests", tt.name+".json")
 			var got bytes.Buffer
-			if err := stdjson.Indent(&got, []byte(s.body), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.body)
+			if err := json.Indent(&got, []byte(s.Body()), "", "\t"); err != nil {
+				t.Fatalf("%v in %s", err, s.Body())
 			}
 			got.WriteByte('\n')
 			if *update {
@@ -145,7 +130,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 			if !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
 			}
-			if strings.Contains(s.body, "secret-label") {
+			if strings.Contains(s.Body(), "secret-label") {
 				t.Error("a label was sent")
 			}
 		})
@@ -171,7 +156,7 @@ func TestHeadersOfARequest(t *testing.T) {
 		APIKey: "k-123456", Organization: "org-1", Project: "proj-1",
 		Header: http.Header{"x-mine": {"1"}, "OpenAI-Project": {"proj-2"}},
 	})
-	if _, err := m.Call(t.Context(), ask("hi")); err != nil {
+	if _, err := m.Call(t.Context(), wiretest.Ask("hi")); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -179,18 +164,18 @@ func TestHeadersOfARequest(t *testing.T) {
 		"Content-Type": "application/json", "Accept": "application/json", "Idempotency-Key": "",
 	}
 	for name, value := range want {
-		if got := s.header.Get(name); got != value {
+		if got := s.Last().Header.Get(name); got != value {
 			t.Errorf("%s is %q, want %q", name, got, value)
 		}
 	}
-	if s.path != "/chat/completions" {
-		t.Errorf("path %q", s.path)
+	if s.Last().URL.RequestURI() != "/chat/completions" {
+		t.Errorf("path %q", s.Last().URL.RequestURI())
 	}
 }
 
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	with := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
@@ -208,8 +193,8 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"tool parameters", with(func(r *llm.Request) { r.Tools = []llm.Tool{{Name: "t", Parameters: raw(`{"type":`)}} }), llm.Invalid, `"t"`},
 		{"schema", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatSchema} }), llm.Invalid, "Schema"},
 		{"format", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: "xml"} }), llm.Invalid, "xml"},
-		{"extra", with(func(r *llm.Request) { r.Extra = map[string]stdjson.RawMessage{"openai": raw(`[1]`)} }), llm.Invalid, "Extra"},
-		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: map[string]stdjson.RawMessage{"openai": raw(`{`)}}), llm.Invalid, "Extra"},
+		{"extra", with(func(r *llm.Request) { r.Extra = map[string]json.RawMessage{"openai": raw(`[1]`)} }), llm.Invalid, "Extra"},
+		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: map[string]json.RawMessage{"openai": raw(`{`)}}), llm.Invalid, "Extra"},
 		{"kind", part(llm.Part{Kind: "video"}), llm.Invalid, "video"},
 		{"a call without Call", part(llm.Part{Kind: llm.PartToolCall}), llm.Invalid, "without Call"},
 		{"a result without Result", part(llm.Part{Kind: llm.PartToolResult}), llm.Invalid, "without Result"},
@@ -223,18 +208,18 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ok()
 			resp, err := serve(t, s, openai.Config{}).Call(t.Context(), tt.req)
-			e := failure(t, resp, err)
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != tt.want || !strings.Contains(e.Error(), tt.says) || e.Commit != llm.CommitNone {
 				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, tt.want, tt.says)
 			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
+			if s.Calls() != 0 {
+				t.Errorf("%d requests were made", s.Calls())
 			}
 		})
 	}
 	t.Run("no model", func(t *testing.T) {
-		resp, err := openai.New(openai.Config{}).Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
+		resp, err := openai.New(openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
 			t.Errorf("got %v", e)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // Pieces that streams are made of.
@@ -49,7 +50,7 @@ func TestStreamsThatAreWhole(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,8 +111,8 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, tt.class, tt.says)
 			}
@@ -138,18 +139,6 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 }
 
-// held writes body and then keeps the connection open until the client closes it.
-func held(body string, closed chan<- struct{}) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", sse)
-		_, _ = io.WriteString(w, body)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		close(closed)
-	})
-}
-
 func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
 	for name, body := range map[string]string{
 		"finish reason alone":                       first + second + end,
@@ -159,8 +148,8 @@ func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
 		"finish reason, usage and half of an event": first + second + end + usage + `data: {"choi`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			_, resp, err := collect(t.Context(), serve(t, held(body, closed), openai.Config{}), ask("hi"))
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, s, openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +157,7 @@ func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
 			if resp.Text() != "Hello" || resp.Usage.Estimated == told || resp.Usage.Output == 0 {
 				t.Errorf("got %q, usage %+v", resp.Text(), resp.Usage)
 			}
-			<-closed
+			<-s.Closed
 		})
 	}
 }
@@ -180,12 +169,12 @@ func TestAFailureThatHoldsItsConnectionOpenIsReported(t *testing.T) {
 		"a damaged one":  `data: {"choices":` + "\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			_, resp, err := collect(t.Context(), serve(t, held(body, closed), openai.Config{}), ask("hi"))
-			if e := failure(t, resp, err); e.Class == llm.Canceled {
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, s, openai.Config{}), wiretest.Ask("hi"))
+			if e := wiretest.Failure(t, resp, err); e.Class == llm.Canceled {
 				t.Errorf("got %v", e)
 			}
-			<-closed
+			<-s.Closed
 		})
 	}
 }
@@ -194,9 +183,9 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 	full := errors.New("the disk is full")
 	for name, body := range map[string]string{"streamed": first + second, "after the finish reason": first + end + second} {
 		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			m := serve(t, held(body, closed), openai.Config{})
-			req := ask("hi")
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			m := serve(t, s, openai.Config{})
+			req := wiretest.Ask("hi")
 			n, bad := 0, strings.Count(body, "content")
 			req.Sink = func(llm.Delta) error {
 				if n++; n == bad {
@@ -205,49 +194,15 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 				return nil
 			}
 			resp, err := m.Call(t.Context(), req)
-			e := failure(t, resp, err)
+			e := wiretest.Failure(t, resp, err)
 			if !errors.Is(err, full) || e.Class != llm.Canceled || n != bad {
 				t.Errorf("got %v after %d deltas", err, n)
 			}
 			if e.Partial == nil || !e.Usage.Estimated {
 				t.Errorf("Partial %+v, usage %+v", e.Partial, e.Usage)
 			}
-			<-closed
+			<-s.Closed
 		})
-	}
-	t.Run("in one piece", func(t *testing.T) {
-		req := ask("hi")
-		req.Sink = func(llm.Delta) error { return full }
-		resp, err := serve(t, ok(), openai.Config{}).Call(t.Context(), req)
-		if e := failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-// endless writes one line without an end.
-func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
-	written := make(chan int)
-	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", sse)
-		n, piece := 0, []byte(strings.Repeat("x", 1<<20))
-		_, _ = io.WriteString(w, "data: ")
-		for n < 1<<30 {
-			if _, err := w.Write(piece); err != nil {
-				break
-			}
-			n += len(piece)
-		}
-		written <- n
-	}), openai.Config{})
-	_, resp, err := collect(t.Context(), m, ask("hi"))
-	e := failure(t, resp, err)
-	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
-		t.Errorf("got %v", e)
-	}
-	if n := <-written; n > 64<<20 {
-		t.Errorf("the server could send %d MiB", n>>20)
 	}
 }
 
@@ -270,10 +225,10 @@ func TestConnectionsAreUsedAgainAfterAStream(t *testing.T) {
 	addrs, passed := map[string]bool{}, make(chan struct{}, 1)
 	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addrs[r.RemoteAddr] = true
-		answer(sse, first+second+end+usage+done).ServeHTTP(w, r)
+		wiretest.Says(200, wiretest.SSE, first+second+end+usage+done).ServeHTTP(w, r)
 		_ = http.NewResponseController(w).Flush()
 		<-passed // the end of the body comes only after DONE was read
-	}), openai.Config{HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	}), openai.Config{HTTPClient: &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil {
 			resp.Body = noticing{resp.Body, "[DONE]", passed}
@@ -281,7 +236,7 @@ func TestConnectionsAreUsedAgainAfterAStream(t *testing.T) {
 		return resp, err
 	})}})
 	for range 5 {
-		if _, _, err := collect(t.Context(), m, ask("hi")); err != nil {
+		if _, _, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,7 +261,7 @@ func TestStreamsOverHTTP2(t *testing.T) {
 				if r.ProtoMajor != 2 {
 					t.Errorf("came over %s", r.Proto)
 				}
-				answer(sse, tt.body).ServeHTTP(w, r)
+				wiretest.Says(200, wiretest.SSE, tt.body).ServeHTTP(w, r)
 				if tt.abort {
 					_ = http.NewResponseController(w).Flush()
 					panic(http.ErrAbortHandler)
@@ -316,14 +271,14 @@ func TestStreamsOverHTTP2(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			m := openai.New(openai.Config{BaseURL: srv.URL, Model: "m", HTTPClient: srv.Client()})
-			_, resp, err := collect(t.Context(), m, ask("hi"))
+			_, resp, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi"))
 			if tt.class == 0 {
 				if err != nil || resp.Text() != "Hello" {
 					t.Errorf("got %+v, %v", resp, err)
 				}
 				return
 			}
-			if e := failure(t, resp, err); e.Class != tt.class || e.Evidence.Phase != llm.PhaseStream {
+			if e := wiretest.Failure(t, resp, err); e.Class != tt.class || e.Evidence.Phase != llm.PhaseStream {
 				t.Errorf("got %v, phase %v", e, e.Evidence.Phase)
 			}
 		})
@@ -336,8 +291,8 @@ func TestADeltaCostsFewAllocations(t *testing.T) {
 		for i := range n {
 			fmt.Fprintf(&b, "data: {\"id\":\"s1\",\"model\":\"m\",\"service_tier\":\"default\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w%d\"}}]}\n\n", i)
 		}
-		m := serve(t, answer(sse, b.String()+end+usage+done), openai.Config{})
-		req := ask("hi")
+		m := serve(t, wiretest.Says(200, wiretest.SSE, b.String()+end+usage+done), openai.Config{})
+		req := wiretest.Ask("hi")
 		req.Sink = func(llm.Delta) error { return nil }
 		return testing.AllocsPerRun(5, func() {
 			if _, err := m.Call(t.Context(), req); err != nil {
