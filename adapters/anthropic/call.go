@@ -25,11 +25,8 @@ type call struct {
 }
 
 func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
-	c := &call{m: m, Call: adapter.Call{Account: m.account, Ctx: ctx, Req: req, Most: maxAnswer}}
-	c.API = c
-	if req != nil {
-		c.answer.Sink = req.Sink
-	}
+	c := &call{m: m}
+	c.answer.Sink = c.Init(ctx, c, m.account, req, maxAnswer)
 	return c
 }
 

@@ -98,11 +98,11 @@ func TestAnswersMeanTheSameWholeAndStreamed(t *testing.T) {
 		{"the limit", `{"type":"text","text":"On"}`, `"stop_reason":"max_tokens"`, llm.StopLength, "max_tokens", []llm.Part{text("On")}, "", nil},
 		{"tools in parallel", `{"type":"text","text":"Look:"},{"type":"tool_use","id":"c1","name":"look","input":{"where":["here",1]}},` +
 			`{"type":"tool_use","id":"c2","name":"look","input":{},"caller":{"type":"direct"}}`, `"stop_reason":"tool_use"`,
-			llm.StopToolCalls, "tool_use", []llm.Part{text("Look:"), calls("c1", "look", `{"where":["here",1]}`),
+			llm.StopToolCalls, "tool_use", []llm.Part{text("Look:"), wiretest.Call("c1", "look", `{"where":["here",1]}`),
 				{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: "c2", Name: "look", Arguments: json.RawMessage(`{}`)}, Extra: extra(`{"caller":{"type":"direct"}}`)}},
 			"", nil},
 		{"tools under another reason", `{"type":"tool_use","id":"c1","name":"look","input":{}}`, `"stop_reason":"end_turn"`,
-			llm.StopToolCalls, "end_turn", []llm.Part{calls("c1", "look", `{}`)}, "", nil},
+			llm.StopToolCalls, "end_turn", []llm.Part{wiretest.Call("c1", "look", `{}`)}, "", nil},
 		{"thinking", `{"type":"thinking","thinking":"Hm. \"So\"","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},` +
 			`{"type":"thinking","thinking":"","signature":"ZW1wdHk="},{"type":"text","text":"Yes"}`, `"stop_reason":"end_turn"`,
 			llm.StopEnd, "end_turn", []llm.Part{
@@ -191,8 +191,10 @@ func TestAnswersGoBackUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := sent(t, &llm.Request{Messages: []llm.Message{llm.User("a"), {Role: llm.RoleAssistant, Parts: resp.Parts}, message(llm.RoleTool, result("c1", false))}})
-	got := json.RawMessage(gjson.GetBytes(body, "messages.1.content").Raw)
+	body := wiretest.Sent(t, by(t), hello, &llm.Request{Messages: []llm.Message{
+		llm.User("a"), {Role: llm.RoleAssistant, Parts: resp.Parts}, wiretest.Message(llm.RoleTool, wiretest.Result("c1", false)),
+	}})
+	got := json.RawMessage(gjson.Get(body, "messages.1.content").Raw)
 	if want := json.RawMessage("[" + content + "]"); !sameJSON(got, want) {
 		t.Errorf("sent back as %s, came as %s", got, want)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/wiretest"
 )
 
@@ -28,16 +27,7 @@ func benchStream() string {
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := serve(b, wiretest.Says(200, frameType, benchStream()))
-	n := 0
-	req := wiretest.Ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
@@ -69,23 +59,11 @@ func BenchmarkStreamSDK(b *testing.B) {
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
 	m := serve(b, wiretest.Says(200, wiretest.JSON, hello))
-	req := wiretest.Ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchCall(b, m)
 }
 
 // BenchmarkFailure is a call that fails, whose evidence is read and classified.
 func BenchmarkFailure(b *testing.B) {
 	m := serve(b, wiretest.Says(429, wiretest.JSON, `{"message":"Too many requests, please wait."}`, "X-Amzn-Errortype", "ThrottlingException"))
-	req := wiretest.Ask(strings.Repeat("hi ", 10))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err == nil {
-			b.Fatal("no error")
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }

@@ -164,9 +164,9 @@ func TestPartsGoBackAsTheyCame(t *testing.T) {
 		{"a call", `{"toolUse":{"toolUseId":"c1","name":"look","input":{"b":[1,2],"a":9007199254740993}}}`,
 			start(0, `{"toolUse":{"toolUseId":"c1","name":"look"}}`) + delta(0, `{"toolUse":{"input":""}}`) +
 				delta(0, `{"toolUse":{"input":"{\"b\":[1,"}}`) + delta(0, `{"toolUse":{"input":"2],\"a\":9007199254740993}"}}`),
-			calls("c1", "look", `{"b":[1,2],"a":9007199254740993}`), `{"toolUse":{"input":{"b":[1,2],"a":9007199254740993},"name":"look","toolUseId":"c1"}}`},
+			wiretest.Call("c1", "look", `{"b":[1,2],"a":9007199254740993}`), `{"toolUse":{"input":{"b":[1,2],"a":9007199254740993},"name":"look","toolUseId":"c1"}}`},
 		{"a call without arguments", `{"toolUse":{"toolUseId":"c1","name":"look","input":{}}}`, start(0, `{"toolUse":{"toolUseId":"c1","name":"look"}}`),
-			calls("c1", "look", `{}`), `{"toolUse":{"input":{},"name":"look","toolUseId":"c1"}}`},
+			wiretest.Call("c1", "look", `{}`), `{"toolUse":{"input":{},"name":"look","toolUseId":"c1"}}`},
 		{"citations", `{"citationsContent":{"citations":[` + cite + `],"content":[{"text":"Cats."}]}}`,
 			piece("Cats.") + delta(0, `{"citation":`+cite+`}`),
 			llm.Part{Kind: llm.PartText, Text: "Cats.", Extra: extra(`{"citationsContent":{"citations":[` + cite + `],"content":[{"text":"Cats."}]}}`)}, ""},
@@ -189,7 +189,9 @@ func TestPartsGoBackAsTheyCame(t *testing.T) {
 				if len(resp.Parts) != 1 || !reflect.DeepEqual(resp.Parts[0], c.want) {
 					t.Fatalf("\n got %s\nwant %s", asJSON(resp.Parts), asJSON(c.want))
 				}
-				back := string(sent(t, &llm.Request{Messages: []llm.Message{message(llm.RoleAssistant, resp.Parts...), llm.User("Sure?")}}))
+				back := wiretest.Sent(t, by(t), hello, &llm.Request{Messages: []llm.Message{
+					wiretest.Message(llm.RoleAssistant, resp.Parts...), llm.User("Sure?"),
+				}})
 				want := c.back
 				if want == "" {
 					want = c.block

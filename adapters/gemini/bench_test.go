@@ -10,7 +10,6 @@ import (
 
 	sdk "google.golang.org/genai"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
 	"github.com/modelchain/llm/internal/wiretest"
 )
@@ -35,32 +34,14 @@ func benchStream() string {
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := serve(b, wiretest.Says(200, wiretest.SSE, benchStream()))
-	n := 0
-	req := wiretest.Ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamRead is the same without a socket: from the line of the event to the sink.
 func BenchmarkStreamRead(b *testing.B) {
 	body := benchStream()
 	m := inMemory(func(context.Context) io.Reader { return strings.NewReader(body) })
-	n := 0
-	req := wiretest.Ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
@@ -87,13 +68,7 @@ func BenchmarkStreamSDK(b *testing.B) {
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
 	m := serve(b, wiretest.Says(200, wiretest.JSON, chunk(`{"text":"Hello"}`, stop, used)))
-	req := wiretest.Ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchCall(b, m)
 }
 
 // BenchmarkReadFailure is what the adapter and the classifier make of a failure, without a socket.
@@ -105,11 +80,5 @@ func BenchmarkReadFailure(b *testing.B) {
 		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {wiretest.JSON}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 		})}})
-	req := wiretest.Ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }

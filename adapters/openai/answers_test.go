@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,10 +9,6 @@ import (
 	"github.com/modelchain/llm/adapters/openai"
 	"github.com/modelchain/llm/internal/wiretest"
 )
-
-func call(id, name, args string) llm.Part {
-	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}}
-}
 
 func reasoning(text string) llm.Part { return llm.Part{Kind: llm.PartReasoning, Text: text} }
 
@@ -30,8 +25,8 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			Model: "gpt-4o-2024-08-06", RequestID: "req_made_up_1",
 		}, 2},
 		{"tools", llm.Response{
-			Parts: []llm.Part{call("call_a", "weather", `{"city":"Oslo"}`), call("call_b", "weather", `{"city":"Rome"}`),
-				call("call_c", "now", `{}`)},
+			Parts: []llm.Part{wiretest.Call("call_a", "weather", `{"city":"Oslo"}`), wiretest.Call("call_b", "weather", `{"city":"Rome"}`),
+				wiretest.Call("call_c", "now", `{}`)},
 			Stop: llm.StopToolCalls, StopDetail: "tool_calls", Usage: llm.Usage{Input: 50, Output: 30},
 			Model: "gpt-4o", RequestID: "req_made_up_2",
 		}, 6},
@@ -55,15 +50,15 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			Usage: llm.Usage{Input: 8, Output: 9}, Model: "magistral", RequestID: "m1",
 		}, 3},
 		{"same_index_tools", llm.Response{
-			Parts: []llm.Part{call("f-1", "add", `{"a":1}`), call("f-2", "add", `{"a":2}`)},
+			Parts: []llm.Part{wiretest.Call("f-1", "add", `{"a":1}`), wiretest.Call("f-2", "add", `{"a":2}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "stop", Usage: llm.Usage{Input: 1, Output: 2}, Model: "gemini", RequestID: "g1",
 		}, 2},
 		{"idless_tools", llm.Response{
-			Parts: []llm.Part{call("call_0_o1", "add", `{"a":1}`), call("call_1_o1", "add", `{"a":2}`)},
+			Parts: []llm.Part{wiretest.Call("call_0_o1", "add", `{"a":1}`), wiretest.Call("call_1_o1", "add", `{"a":2}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "tool_calls", Usage: llm.Usage{Input: 1, Output: 2}, Model: "llama", RequestID: "o1",
 		}, 2},
 		{"function_call", llm.Response{
-			Parts: []llm.Part{call("call_0_l1", "add", `{"a":1}`)},
+			Parts: []llm.Part{wiretest.Call("call_0_l1", "add", `{"a":1}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "function_call", Usage: llm.Usage{Input: 1, Output: 2}, Model: "old", RequestID: "l1",
 		}, 3},
 		{"length", llm.Response{

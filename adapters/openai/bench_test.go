@@ -9,7 +9,6 @@ import (
 
 	sdk "github.com/sashabaranov/go-openai"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
 	"github.com/modelchain/llm/internal/wiretest"
 )
@@ -43,15 +42,7 @@ func benchServer(b *testing.B, status int, kind, body string) string {
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "text/event-stream", benchStream()), Model: "gpt-4o"})
-	n := 0
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(llm.Delta) error { n++; return nil }}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the reader of go-openai.
@@ -86,13 +77,7 @@ const rateLimited = `{"error":{"message":"Rate limit reached for gpt-4o in organ
 // BenchmarkFailure is a call that fails with 429, over loopback.
 func BenchmarkFailure(b *testing.B) {
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 429, "application/json", rateLimited), Model: "gpt-4o"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }
 
 // BenchmarkReadFailure is the same without a socket: what the adapter and the classifier make of the answer.
@@ -105,13 +90,7 @@ func BenchmarkReadFailure(b *testing.B) {
 		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: io.NopCloser(strings.NewReader(rateLimited))}, nil
 		})}})
-	req := wiretest.Ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }
 
 // BenchmarkUnary is a whole call over loopback.
@@ -119,11 +98,5 @@ func BenchmarkUnary(b *testing.B) {
 	body := `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant",` +
 		`"content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}`
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "application/json", body), Model: "gpt-4o"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchCall(b, m)
 }

@@ -20,11 +20,8 @@ type call struct {
 
 // newCall begins a call. req is nil for those of the SDK's client.
 func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
-	c := &call{m: m, Call: adapter.Call{Account: m.account, Ctx: ctx, Req: req, Most: maxAnswer}}
-	c.API = c
-	if req != nil {
-		c.answer.sink = req.Sink
-	}
+	c := &call{m: m}
+	c.answer.sink = c.Init(ctx, c, m.account, req, maxAnswer)
 	return c
 }
 

@@ -1,13 +1,10 @@
 package openai_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"net/http"
-	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -44,7 +41,7 @@ func conversation() *llm.Request {
 			{Role: llm.RoleAssistant, Parts: []llm.Part{
 				{Kind: llm.PartReasoning, Text: "I need both."},
 				llm.Text("Let me "), llm.Text("see."),
-				call("call_a", "weather", `{"city":"Oslo"}`), call("call_b", "now", ``),
+				wiretest.Call("call_a", "weather", `{"city":"Oslo"}`), wiretest.Call("call_b", "now", ``),
 			}},
 			{Role: llm.RoleTool, Parts: []llm.Part{
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_a", Name: "weather", Parts: []llm.Part{
@@ -52,7 +49,7 @@ func conversation() *llm.Request {
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_b", Name: "now", IsError: true, Parts: []llm.Part{
 					llm.Text("no clock")}}},
 			}},
-			{Role: llm.RoleAssistant, Parts: []llm.Part{call("call_d", "now", `{}`)}},
+			{Role: llm.RoleAssistant, Parts: []llm.Part{wiretest.Call("call_d", "now", `{}`)}},
 			{Role: llm.RoleUser, Parts: []llm.Part{
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_d", Parts: []llm.Part{llm.Text("noon")}}},
 				llm.Text("Thanks."),
@@ -113,41 +110,13 @@ func TestRequestsOnTheWire(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := filepath.Join("testdata", "requests", tt.name+".json")
-			var got bytes.Buffer
-			if err := json.Indent(&got, []byte(s.Body()), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.Body())
-			}
-			got.WriteByte('\n')
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-			}
-			if strings.Contains(s.Body(), "secret-label") {
-				t.Error("a label was sent")
-			}
+			wiretest.Golden(t, file, s.Body(), *update)
 		})
 	}
 }
 
 func TestTheRequestIsNotModified(t *testing.T) {
-	req := conversation()
-	m := serve(t, ok(), openai.Config{Provider: "mistral"})
-	for range 2 {
-		if _, err := m.Call(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := conversation(); !reflect.DeepEqual(req, want) {
-		t.Errorf("got %+v, want %+v", req, want)
-	}
+	wiretest.Untouched(t, serve(t, ok(), openai.Config{Provider: "mistral"}), conversation)
 }
 
 func TestHeadersOfARequest(t *testing.T) {
@@ -174,6 +143,7 @@ func TestHeadersOfARequest(t *testing.T) {
 }
 
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
+	by := func(h http.HandlerFunc) llm.Caller { return serve(t, h, openai.Config{}) }
 	with := func(change func(*llm.Request)) *llm.Request {
 		r := wiretest.Ask("hi")
 		change(r)
@@ -182,12 +152,7 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	part := func(p llm.Part) *llm.Request {
 		return &llm.Request{Messages: []llm.Message{{Role: llm.RoleUser, Parts: []llm.Part{p}}}}
 	}
-	tests := []struct {
-		name string
-		req  *llm.Request
-		want llm.Class
-		says string
-	}{
+	wiretest.Refuses(t, by, []wiretest.Refusal{
 		{"nil", nil, llm.Invalid, "nil"},
 		{"no messages", &llm.Request{}, llm.Invalid, "no messages"},
 		{"tool parameters", with(func(r *llm.Request) { r.Tools = []llm.Tool{{Name: "t", Parameters: raw(`{"type":`)}} }), llm.Invalid, `"t"`},
@@ -203,20 +168,7 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"an image as a tool's result", part(llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{
 			Parts: []llm.Part{{Kind: llm.PartImage, Data: png}}}}), llm.Unsupported, "text in tool results"},
 		{"a temperature that is no number", with(func(r *llm.Request) { r.Temperature = new(nan()) }), llm.Invalid, "JSON"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := ok()
-			resp, err := serve(t, s, openai.Config{}).Call(t.Context(), tt.req)
-			e := wiretest.Failure(t, resp, err)
-			if e.Class != tt.want || !strings.Contains(e.Error(), tt.says) || e.Commit != llm.CommitNone {
-				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, tt.want, tt.says)
-			}
-			if s.Calls() != 0 {
-				t.Errorf("%d requests were made", s.Calls())
-			}
-		})
-	}
+	})
 	t.Run("no model", func(t *testing.T) {
 		resp, err := openai.New(openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 		if e := wiretest.Failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // An api reads answers that are lines: at "end" they are whole, "over" says that nothing follows.
@@ -62,7 +63,7 @@ func (a *api) Unfinished() error {
 }
 func (a *api) Begun() bool       { return len(a.lines) > 0 }
 func (a *api) Usage() llm.Usage  { return llm.Usage{Output: len(a.lines)} }
-func (a *api) RequestID() string { return a.FirstHeader("X-None", "X-Request-Id") }
+func (a *api) RequestID() string { return a.FirstHeader("X-None", "Content-Type") }
 
 func (a *api) Partial() *llm.Response {
 	if !a.Begun() {
@@ -70,10 +71,6 @@ func (a *api) Partial() *llm.Response {
 	}
 	return &llm.Response{Parts: []llm.Part{llm.Text(strings.Join(a.lines, " "))}}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // account is one with a key.
 func account(t *testing.T, a Account) *Account {
@@ -99,33 +96,13 @@ func ask(t *testing.T, a *Account, kind string, body func(context.Context) io.Re
 		}
 		return nil
 	}}
-	c := &api{Call: Call{Account: a, Ctx: t.Context(), Req: req, Model: "m", Most: 100}}
-	c.API = c
-	client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}, "X-Request-Id": {"r1"}}, Request: r,
-			Body: io.NopCloser(body(r.Context())),
-		}, nil
-	})}
-	resp, err := c.Post(client, "http://127.0.0.1", nil)
+	c := &api{Call: Call{Model: "m"}}
+	c.Init(t.Context(), c, a, req, 100)
+	resp, err := c.Post(wiretest.InMemory(http.StatusOK, kind, body), "http://127.0.0.1", nil)
 	if err == nil {
 		return resp, nil
 	}
 	return resp, llm.AsError(err)
-}
-
-// hanging stays open after what it has, until its context ends.
-type hanging struct {
-	io.Reader
-	ctx context.Context //nolint:containedctx // the request's
-}
-
-func (h hanging) Read(p []byte) (int, error) {
-	if n, err := h.Reader.Read(p); err == nil {
-		return n, nil
-	}
-	<-h.ctx.Done()
-	return 0, h.ctx.Err()
 }
 
 func TestAStreamIsWholeOrSaysWhyNot(t *testing.T) {
@@ -153,13 +130,13 @@ func TestAStreamIsWholeOrSaysWhyNot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := time.Now()
 				resp, e := ask(t, account(t, Account{}), sseType, func(ctx context.Context) io.Reader {
-					return hanging{strings.NewReader(c.body), ctx}
+					return wiretest.Hanging(ctx, c.body)
 				})
 				if took := time.Since(from); took != c.took {
 					t.Errorf("it took %v, want %v", took, c.took)
 				}
 				if c.class == 0 {
-					if e != nil || resp.Text() != c.text || resp.RequestID != "r1" || resp.Model != "m" || resp.Status != 200 {
+					if e != nil || resp.Text() != c.text || resp.RequestID != sseType || resp.Model != "m" || resp.Status != 200 {
 						t.Errorf("got %+v, %v", resp, e)
 					}
 					return
@@ -170,7 +147,7 @@ func TestAStreamIsWholeOrSaysWhyNot(t *testing.T) {
 				if e.Partial.Text() != c.partial || e.Evidence.Partial != (c.partial != "") || e.Evidence.Phase != llm.PhaseStream {
 					t.Errorf("Partial %+v, phase %v", e.Partial, e.Evidence.Phase)
 				}
-				if p := e.Partial; p != nil && (p.Model != "m" || p.RequestID != "r1" || p.Status != 200 || p.Usage.Output == 0) {
+				if p := e.Partial; p != nil && (p.Model != "m" || p.RequestID != sseType || p.Status != 200 || p.Usage.Output == 0) {
 					t.Errorf("Partial does not say where it is from: %+v", p)
 				}
 			})

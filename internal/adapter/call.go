@@ -70,6 +70,16 @@ type Call struct {
 	sinkFailed bool
 }
 
+// Init begins the call of an account that api reads, whose answer has at most so many bytes, and returns the caller's sink.
+// req is nil for calls of an SDK's client.
+func (c *Call) Init(ctx context.Context, api API, a *Account, req *llm.Request, most int) llm.Sink {
+	c.API, c.Account, c.Ctx, c.Req, c.Most = api, a, ctx, req, most
+	if req == nil {
+		return nil
+	}
+	return req.Sink
+}
+
 // Begin is the body of the request by the adapter's encode, or the error of a call that cannot be made.
 func (c *Call) Begin(encode func(*llm.Request) ([]byte, string, *llm.Error)) (payload []byte, _ error) {
 	if c.Req == nil {
