@@ -60,7 +60,7 @@ func codeRules() []Rule {
 				"prohibited_content", "moderation_blocked", "content_moderation*", "guardrail_intervened",
 				"guardrail_violation", "safety_violation", "usage_policy_violation", "illegal_prompt",
 				"censorship_blocked", "content_policy_error", "content_blocked", "image_safety", "model_armor",
-				"cyber_policy",
+				"cyber_policy", "image_content_policy_violation",
 			},
 			Class: llm.Refused, Source: "OpenAI, Azure, DashScope, Volcengine, OpenRouter metadata",
 		},
@@ -130,6 +130,15 @@ func codeRules() []Rule {
 			},
 			Class: llm.BadOutput, Source: "Groq, Gemini, Bedrock: the model erred; asking again often passes",
 		},
+		{
+			Name: "code.image", Step: StepCode,
+			Code: []string{
+				"invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "invalid_image_mode",
+				"image_too_large", "image_too_small", "image_parse_error", "image_file_too_large", "image_file_not_found",
+				"unsupported_image_media_type", "empty_image_file", "failed_to_download_image",
+			},
+			Class: llm.Invalid, Source: "OpenAI's Responses API: in a failed response the code is all there is",
+		},
 	}
 }
 
@@ -145,7 +154,7 @@ func hintRules() []Rule {
 			Code: []string{
 				"model_timeout_exception", "timeout_error", "request_timeout", "gateway_timeout",
 				"deadline_exceeded", "upstream_timeout", "timeout", "request_timed_out", "api_timeout_error",
-				"litellm.timeout", "inference_timeout",
+				"litellm.timeout", "inference_timeout", "vector_store_timeout",
 			},
 			Class: llm.Timeout, Source: "Bedrock, Anthropic, Google",
 		},

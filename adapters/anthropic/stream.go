@@ -14,7 +14,7 @@ import (
 // Stream reads an answer piece by piece. It is whole when its stop reason and message_stop have come; the end of the stream
 // proves nothing.
 func (c *call) Stream(in io.Reader) (*llm.Response, error) {
-	if err := c.Events(in, &streaming{call: c}); err != nil {
+	if err := c.Events(in, 0, &streaming{call: c}); err != nil {
 		return nil, err
 	}
 	return c.finish("")

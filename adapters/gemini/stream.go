@@ -16,7 +16,7 @@ const endGrace = 5 * time.Second
 // Stream reads an answer piece by piece. It is whole when a finish reason has come, or the word that the prompt is blocked;
 // the end of the stream alone proves nothing.
 func (c *call) Stream(in io.Reader) (*llm.Response, error) {
-	if err := c.Events(in, c); err != nil {
+	if err := c.Events(in, 0, c); err != nil {
 		return nil, err
 	}
 	return c.finish("")

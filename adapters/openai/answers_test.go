@@ -83,41 +83,46 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			}
 		}
 		whole, streamed := wiretest.Load(t, "testdata/"+"answers/"+tt.name+".json"), wiretest.Load(t, "testdata/"+"answers/"+tt.name+".sse")
-		t.Run(tt.name+"/whole", func(t *testing.T) {
-			resp, err := serve(t, whole, openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
-			same(t, resp, err)
-		})
-		t.Run(tt.name+"/streamed", func(t *testing.T) {
-			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, streamed, openai.Config{}), wiretest.Ask("hi"))
-			same(t, resp, err)
-			checkDeltas(t, deltas, &tt.want)
-			if len(deltas) != tt.deltas {
-				t.Errorf("%d deltas, want %d: %+v", len(deltas), tt.deltas, deltas)
-			}
-		})
-		t.Run(tt.name+"/in one piece where a stream was asked for", func(t *testing.T) {
-			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, whole, openai.Config{}), wiretest.Ask("hi"))
-			same(t, resp, err)
-			checkDeltas(t, deltas, &tt.want)
-		})
-		t.Run(tt.name+"/streamed where none was asked for", func(t *testing.T) {
-			resp, err := serve(t, streamed, openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
-			same(t, resp, err)
-		})
-		t.Run(tt.name+"/streamed in CR LF under another name", func(t *testing.T) {
-			other := streamed
-			other.Header = map[string][]string{"Content-Type": {"text/plain"}}
-			for k, v := range streamed.Header {
-				if k != "Content-Type" {
-					other.Header[k] = v
-				}
-			}
-			other.Body = "\ufeff" + strings.ReplaceAll(streamed.Body, "\n", "\r\n")
-			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, other, openai.Config{}), wiretest.Ask("hi"))
-			same(t, resp, err)
-			checkDeltas(t, deltas, &tt.want)
+		t.Run(tt.name, func(t *testing.T) {
+			inEveryForm(t, whole, streamed, func(f wiretest.Fixture) llm.Caller { return serve(t, f, openai.Config{}) }, same, &tt.want, tt.deltas)
 		})
 	}
+}
+
+// inEveryForm gets an answer whole and streamed, as it was asked for and as it was not. same checks it, sum is what its deltas
+// add up to.
+func inEveryForm(t *testing.T, whole, streamed wiretest.Fixture, from func(wiretest.Fixture) llm.Caller, same func(*testing.T, *llm.Response, error),
+	sum *llm.Response, count int) {
+	t.Run("whole", func(t *testing.T) {
+		resp, err := from(whole).Call(t.Context(), wiretest.Ask("hi"))
+		same(t, resp, err)
+	})
+	t.Run("streamed", func(t *testing.T) {
+		deltas, resp, err := wiretest.Collect(t.Context(), from(streamed), wiretest.Ask("hi"))
+		same(t, resp, err)
+		checkDeltas(t, deltas, sum)
+		if len(deltas) != count {
+			t.Errorf("%d deltas, want %d: %+v", len(deltas), count, deltas)
+		}
+	})
+	t.Run("in one piece where a stream was asked for", func(t *testing.T) {
+		deltas, resp, err := wiretest.Collect(t.Context(), from(whole), wiretest.Ask("hi"))
+		same(t, resp, err)
+		checkDeltas(t, deltas, sum)
+	})
+	t.Run("streamed where none was asked for", func(t *testing.T) {
+		resp, err := from(streamed).Call(t.Context(), wiretest.Ask("hi"))
+		same(t, resp, err)
+	})
+	t.Run("streamed in CR LF under another name", func(t *testing.T) {
+		other := streamed
+		other.Header = streamed.Header.Clone()
+		other.Header.Set("Content-Type", "text/plain")
+		other.Body = "\ufeff" + strings.ReplaceAll(streamed.Body, "\n", "\r\n")
+		deltas, resp, err := wiretest.Collect(t.Context(), from(other), wiretest.Ask("hi"))
+		same(t, resp, err)
+		checkDeltas(t, deltas, sum)
+	})
 }
 
 // checkDeltas checks that deltas carry something and add up to the answer.

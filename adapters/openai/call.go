@@ -15,18 +15,21 @@ const maxAnswer = 64 << 20
 type call struct {
 	adapter.Call
 	m      *Model
+	reader reader
 	answer answer
+	chunk  chunk // what the reader of chats reads
 }
 
 // newCall begins a call. req is nil for those of the SDK's client.
 func (m *Model) newCall(ctx context.Context, req *llm.Request) *call {
 	c := &call{m: m}
+	c.reader = m.api.reader(c)
 	c.answer.sink = c.Init(ctx, c, m.account, req, maxAnswer)
 	return c
 }
 
 func (c *call) do() (*llm.Response, error) {
-	payload, err := c.Begin(c.m.encode)
+	payload, err := c.Begin(func(req *llm.Request) ([]byte, string, *llm.Error) { return c.m.api.encode(c.m, req) })
 	if err != nil {
 		return nil, err
 	}
@@ -35,19 +38,15 @@ func (c *call) do() (*llm.Response, error) {
 
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
-	var ch chunk
-	rest, ok := ch.parse(data)
-	if !ok || len(rest) > 0 || ch.failure != nil || ch.isError || !ch.choices {
+	rest, ok := c.reader.parse(data)
+	if !ok || len(rest) > 0 || !c.reader.isAnswer() {
 		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
 	}
-	a := &c.answer
-	if err := a.add(&ch); err != nil {
+	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
-	if a.finish == "" {
-		if err := a.closeCalls(); err != nil {
-			return nil, c.SinkFailed(err)
-		}
+	if err := c.reader.close(&c.answer); err != nil {
+		return nil, c.SinkFailed(err)
 	}
 	return c.finish(wire.Start(data))
 }
@@ -55,18 +54,16 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 // finish is the answer once all of it has come.
 func (c *call) finish(evidence string) (*llm.Response, error) {
 	a := &c.answer
-	if broken(a.finish) {
-		return nil, c.Fail(&llm.Error{
-			Class: brokenClass(a.finish), Message: "the provider ended the answer with the finish reason " + a.finish,
-			Evidence: llm.Evidence{Body: evidence, Code: a.finish},
-		})
+	if e := c.reader.broken(a, evidence); e != nil {
+		return nil, c.Fail(e)
 	}
-	if a.finish == "length" && a.n == 0 && a.usage.Input > 0 && a.usage.Output == 0 {
+	r := c.reader.response(a, c.Provider)
+	if r.Stop == llm.StopLength && a.n == 0 && a.usage.Input > 0 && a.usage.Output == 0 {
 		return nil, c.Fail(&llm.Error{
 			Class: llm.TooLong, Message: "the input left no room for an answer", Evidence: llm.Evidence{Body: evidence},
 		})
 	}
-	return c.Deliver(a.response(c.Provider), llm.Evidence{Body: evidence, Code: a.finish})
+	return c.Deliver(r, llm.Evidence{Body: evidence, Code: a.finish})
 }
 
 // Partial is what has come of the answer.

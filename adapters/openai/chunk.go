@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"github.com/modelchain/llm"
-	"github.com/modelchain/llm/internal/wire"
 )
 
 // A chunk is one piece of an answer as the wire has it: an event of a stream, or the whole answer of a unary call, whose
 // "message" stands where a stream has "delta". Its bytes are those of the event.
 type chunk struct {
-	wire.Scan
+	scan
 	id, model []byte
 	choice    choice
 	choices   bool // the field is there, and is a list
@@ -42,7 +41,7 @@ type piece struct {
 // parse reads the first JSON value of data and returns what follows it. ok is false for what is not JSON, or no object.
 func (c *chunk) parse(data []byte) (rest []byte, ok bool) {
 	calls := c.choice.calls[:0]
-	*c = chunk{Scan: c.Scan, extras: c.extras[:0], choice: choice{calls: calls}}
+	*c = chunk{scan: c.scan, extras: c.extras[:0], choice: choice{calls: calls}}
 	c.Reset(data)
 	for first := c.Open('{'); c.More(&first, '}'); {
 		c.field(c.Key())
@@ -103,12 +102,20 @@ func (c *chunk) field(key []byte) {
 	}
 }
 
-// readError keeps an error that says something: some servers send an empty one with every chunk.
+// readError keeps an error that says something.
 func (c *chunk) readError() {
-	switch raw := c.Raw(); string(raw) {
-	case "", `""`, "{}", "[]", "false", "0":
-	default:
+	if raw := c.says(); raw != nil {
 		c.failure = raw
+	}
+}
+
+// says passes over one value and returns it, or nil for an empty one: some servers send an empty error with every chunk.
+func (s *scan) says() []byte {
+	switch raw := s.Raw(); string(raw) {
+	case "", `""`, "{}", "[]", "false", "0":
+		return nil
+	default:
+		return raw
 	}
 }
 
@@ -261,49 +268,55 @@ func (c *chunk) function(p *piece) {
 }
 
 func (c *chunk) readUsage() {
-	if c.Peek() != '{' {
-		c.Skip()
-		return
+	if u, ok := c.tokens(); ok {
+		c.usage, c.counted = u, true
 	}
-	u := llm.Usage{}
-	for first := c.Open('{'); c.More(&first, '}'); {
-		switch k := c.Key(); {
-		case c.Null():
-		case string(k) == "prompt_tokens":
-			u.Input = c.Num()
-		case string(k) == "completion_tokens":
-			u.Output = c.Num()
-		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, c.Num())
-		case string(k) == "prompt_tokens_details":
-			c.details(&u)
-		case string(k) == "completion_tokens_details":
-			c.details(&u)
-		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, c.Num())
-		default:
-			c.Skip()
-		}
-	}
-	c.usage, c.counted = u, true
 }
 
-func (c *chunk) details(u *llm.Usage) {
-	if c.Peek() != '{' {
-		c.Skip()
+// tokens reads a usage, in the words of either API. ok is false for what is none.
+func (s *scan) tokens() (u llm.Usage, ok bool) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return u, false
+	}
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
+		case string(k) == "prompt_tokens", string(k) == "input_tokens":
+			u.Input = s.Num()
+		case string(k) == "completion_tokens", string(k) == "output_tokens":
+			u.Output = s.Num()
+		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
+			u.CachedInput = max(u.CachedInput, s.Num())
+		case string(k) == "prompt_tokens_details", string(k) == "input_tokens_details":
+			s.details(&u)
+		case string(k) == "completion_tokens_details", string(k) == "output_tokens_details":
+			s.details(&u)
+		case string(k) == "reasoning_tokens":
+			u.Reasoning = max(u.Reasoning, s.Num())
+		default:
+			s.Skip()
+		}
+	}
+	return u, true
+}
+
+func (s *scan) details(u *llm.Usage) {
+	if s.Peek() != '{' {
+		s.Skip()
 		return
 	}
-	for first := c.Open('{'); c.More(&first, '}'); {
-		switch k := c.Key(); {
-		case c.Null():
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "cached_tokens":
-			u.CachedInput = max(u.CachedInput, c.Num())
+			u.CachedInput = max(u.CachedInput, s.Num())
 		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
-			u.CacheWrite = max(u.CacheWrite, c.Num())
+			u.CacheWrite = max(u.CacheWrite, s.Num())
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, c.Num())
+			u.Reasoning = max(u.Reasoning, s.Num())
 		default:
-			c.Skip()
+			s.Skip()
 		}
 	}
 }

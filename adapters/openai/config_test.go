@@ -51,13 +51,18 @@ func TestNewPanicsOnMistakesAndSaysHowToMendThem(t *testing.T) {
 // addressOf is where a model of cfg sends its calls, without sending any.
 func addressOf(t *testing.T, cfg openai.Config, model string) (url string, header http.Header) {
 	t.Helper()
+	return sentTo(t, cfg, model, func(cfg openai.Config) llm.Caller { return openai.New(cfg) })
+}
+
+func sentTo(t *testing.T, cfg openai.Config, model string, make func(openai.Config) llm.Caller) (url string, header http.Header) {
+	t.Helper()
 	cfg.HTTPClient = &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		url, header = r.URL.String(), r.Header
 		return nil, http.ErrHandlerTimeout
 	})}
 	req := wiretest.Ask("hi")
 	req.Model = model
-	_, err := openai.New(cfg).Call(t.Context(), req)
+	_, err := make(cfg).Call(t.Context(), req)
 	if err == nil || url == "" {
 		t.Fatalf("no request was made: %v", err)
 	}

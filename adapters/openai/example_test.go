@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"fmt"
 	"net/http/httptest"
 
@@ -68,4 +69,33 @@ func ExampleModel_Client() {
 	})
 	fmt.Println(result.Data[0].Embedding, err)
 	// Output: [0.25 0.5] <nil>
+}
+
+func ExampleNewResponses() {
+	// Stands in for a provider.
+	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, helloWhole))
+	defer server.Close()
+
+	model := &llm.Deployment{Name: "local", Caller: openai.NewResponses(openai.Config{
+		BaseURL: server.URL + "/v1",
+		Model:   "gpt-5",
+	})}
+	conversation := []llm.Message{llm.User("Say hello.")}
+	resp, err := model.Call(context.Background(), &llm.Request{
+		Messages: conversation,
+		Effort:   "low",
+		Extra:    map[string]stdjson.RawMessage{"openai": stdjson.RawMessage(`{"text":{"verbosity":"low"}}`)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(resp.Text(), resp.Stop)
+
+	// The parts carry what the next call needs of them, reasoning too.
+	conversation = append(conversation, llm.Message{Role: llm.RoleAssistant, Parts: resp.Parts}, llm.User("Again."))
+	fmt.Println(len(conversation), "messages")
+	// Output:
+	// Hello end
+	// 3 messages
 }

@@ -1,12 +1,12 @@
 // Package openai speaks to OpenAI and to everything that speaks like it: Azure, Groq, DeepSeek, Mistral, OpenRouter, vLLM,
-// Ollama and any other server with a /chat/completions.
+// Ollama and any other server with a /chat/completions, for which a [Model] is, or a /responses, for which [Responses] is.
 //
-// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
+// Both make exactly one HTTP request a call: they neither retry nor wait, which is what the stages around them are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
 // all of it.
 //
-// The wire is github.com/sashabaranov/go-openai's, and [Model.Client] gives its client for calls that are no chat. Answers
+// Chats are written as github.com/sashabaranov/go-openai has them, and [Model.Client] gives its client for other calls. Answers
 // and failures of chats are read here, over the same http.Client: that client drops headers, unknown fields and several
 // kinds of errors in streams.
 package openai
@@ -30,8 +30,8 @@ type Config struct {
 	// own together with BaseURL. It fills in the provider's address and habits, stands in errors, selects the classifier's
 	// rows, and is a key of Request.Extra beside "openai". "": "openai".
 	Provider string
-	// BaseURL is the root of the API, what comes before /chat/completions: "http://localhost:8000/v1". "": the provider's
-	// own; Azure has none.
+	// BaseURL is the root of the API, what comes before /chat/completions or /responses: "http://localhost:8000/v1". "": the
+	// provider's own; Azure has none.
 	BaseURL string
 	// APIKey is the key. Key is asked for it before each call instead, so that keys can rotate; its error ends the call. Set
 	// one of them at most. Neither: no key is sent, as local servers want it.
@@ -66,6 +66,7 @@ type Config struct {
 
 // A Model is an [llm.Caller] for one API. It is immutable and safe for concurrent use.
 type Model struct {
+	api    api
 	cfg    Config // with the provider's own filled in
 	dash   dialect
 	base   *url.URL
@@ -86,14 +87,14 @@ func (m *Model) String() string {
 
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
-	m, err := newModel(cfg)
+	m, err := newModel(cfg, chat{})
 	if err != nil {
 		panic("llm/adapters/openai: New: " + err.Error())
 	}
 	return m
 }
 
-func newModel(cfg Config) (*Model, error) {
+func newModel(cfg Config, how api) (*Model, error) {
 	d, known := dialectOf(cfg.Provider)
 	if cfg.Provider == "" {
 		cfg.Provider = d.name
@@ -122,7 +123,7 @@ func newModel(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), account: account}, nil
+	return &Model{api: how, cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), account: account}, nil
 }
 
 func accountOf(cfg *Config) (*adapter.Account, error) {
@@ -143,14 +144,17 @@ func accountOf(cfg *Config) (*adapter.Account, error) {
 	})
 }
 
-const chatPath = "/chat/completions"
+const (
+	chatPath      = "/chat/completions"
+	responsesPath = "/responses"
+)
 
 func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
 	u, err := adapter.ParseBase(cfg.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	u.Path = strings.TrimSuffix(u.Path, chatPath)
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, chatPath), responsesPath)
 	if !d.azure {
 		return u, nil
 	}
@@ -169,17 +173,18 @@ func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
 	return u, nil
 }
 
-// url is where chats with a model go.
+// url is where calls to a model go.
 func (m *Model) url(model string) string {
 	u := *m.base
-	if m.cfg.APIVersion != "" && m.dash.azure && !strings.Contains(u.Path, "/deployments/") {
+	path := m.api.path()
+	if path == chatPath && m.cfg.APIVersion != "" && m.dash.azure && !strings.Contains(u.Path, "/deployments/") {
 		u.Path += "/deployments/" + model
 		u.RawPath = m.base.EscapedPath() + "/deployments/" + url.PathEscape(model)
 	}
 	if u.RawPath != "" {
-		u.RawPath += chatPath
+		u.RawPath += path
 	}
-	u.Path += chatPath
+	u.Path += path
 	return u.String()
 }
 

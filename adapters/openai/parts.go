@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
@@ -73,15 +74,30 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 	default:
 		return nil, adapter.Invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
-	patch, bad := adapter.Patch(p, m.extraNames(), adapter.Place{Message: i, Part: j})
+	raw, err := m.patched(out, p, i, j)
+	if err != nil {
+		return nil, err
+	}
+	if raw != nil {
+		return rawPart{raw}, nil
+	}
+	return out, nil
+}
+
+// patched is out, which p became, with what p.Extra wants with it. nil: nothing.
+func (m *Model) patched(out any, p *llm.Part, i, j int) ([]byte, *llm.Error) {
+	names := slices.DeleteFunc(m.extraNames(), func(name string) bool {
+		return isItem(p.Extra[name]) // of an answer: it says where the part came from, not what is wanted with it
+	})
+	patch, bad := adapter.Patch(p, names, adapter.Place{Message: i, Part: j})
 	if bad != nil || patch == nil {
-		return out, bad
+		return nil, bad
 	}
 	raw, err := json.Marshal(out)
 	if err != nil {
 		return nil, adapter.Invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
 	}
-	return rawPart{wire.Merge(raw, patch)}, nil
+	return wire.Merge(raw, patch), nil
 }
 
 func (m *Model) file(p *llm.Part, i, j int) (*file, *llm.Error) {

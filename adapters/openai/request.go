@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -73,6 +74,11 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	}
 	out, bad = adapter.Extend(out, req, m.extraNames())
 	return out, model, bad
+}
+
+// patches are the objects in a request's Extra that are meant for this API, in the order in which they are merged.
+func (m *Model) patches(extra map[string]json.RawMessage) ([]json.RawMessage, *llm.Error) {
+	return adapter.Patches(extra, m.extraNames())
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.

@@ -181,3 +181,19 @@ func nan() float64 {
 	zero := 0.0
 	return zero / zero
 }
+
+// golden compares a body with a file in testdata.
+func golden(t *testing.T, name, body string) {
+	t.Helper()
+	wiretest.Golden(t, filepath.Join("testdata", filepath.FromSlash(name)), body, *update)
+}
+
+// failsUnsent checks that a request fails before s sees it.
+func failsUnsent(t *testing.T, c llm.Caller, s *wiretest.Recorder, req *llm.Request, want llm.Class, says string) {
+	t.Helper()
+	resp, err := c.Call(t.Context(), req)
+	e := wiretest.Failure(t, resp, err)
+	if e.Class != want || !strings.Contains(e.Error(), says) || e.Commit != llm.CommitNone || s.Calls() != 0 {
+		t.Errorf("got %v, commit %v, after %d requests; want %v with %q", e, e.Commit, s.Calls(), want, says)
+	}
+}

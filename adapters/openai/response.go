@@ -45,7 +45,7 @@ func (a *answer) add(c *chunk) error {
 		a.usage, a.counted = c.usage, true
 	}
 	for _, e := range c.extras {
-		a.extra(e)
+		a.keep(e)
 	}
 	ch := &c.choice
 	if len(ch.reasoning) > 0 {
@@ -112,10 +112,7 @@ func (a *answer) call(p *piece) error {
 		at = n
 		d.ID, d.Name = string(p.id), string(p.name)
 		if d.ID == "" {
-			d.ID = "call_" + strconv.Itoa(at)
-			if a.id != "" {
-				d.ID += "_" + a.id
-			}
+			d.ID = a.callID(at)
 		}
 		a.calls = append(a.calls, openCall{wire: p.index, id: d.ID, name: d.Name})
 	} else if a.calls[at].name == "" && len(p.name) > 0 {
@@ -127,6 +124,15 @@ func (a *answer) call(p *piece) error {
 	}
 	a.calls[at].args += len(d.Arguments)
 	return a.emit(llm.Delta{Kind: llm.DeltaToolCall, Index: at, Call: &d})
+}
+
+// callID is an id for the tool call of an index.
+func (a *answer) callID(index int) string {
+	id := "call_" + strconv.Itoa(index)
+	if a.id != "" {
+		id += "_" + a.id
+	}
+	return id
 }
 
 // closeCalls gives calls without arguments the empty object that they stand for.
@@ -143,8 +149,8 @@ func (a *answer) closeCalls() error {
 	return nil
 }
 
-// extra keeps a field for Response.Extra; streams repeat theirs with every chunk, mostly unchanged.
-func (a *answer) extra(m member) {
+// keep keeps a field for Response.Extra; streams repeat theirs with every chunk, mostly unchanged.
+func (a *answer) keep(m member) {
 	for i := range a.extras {
 		if bytes.Equal(a.extras[i].name, m.name) {
 			if !bytes.Equal(a.extras[i].value, m.value) {
@@ -163,14 +169,20 @@ func (a *answer) response(provider string) *llm.Response {
 	r := a.acc.Response()
 	r.Model, r.Usage, r.StopDetail = a.model, a.usage, a.finish
 	r.Stop = a.stop(r)
-	if len(a.extras) > 0 {
-		fields := make(map[string]json.RawMessage, len(a.extras))
-		for _, m := range a.extras {
-			fields[string(m.name)] = m.value
-		}
-		r.Extra = adapter.ExtraOf(provider, fields)
-	}
+	r.Extra = a.extra(provider)
 	return r
+}
+
+// extra is what the provider added beyond the fields of an answer.
+func (a *answer) extra(provider string) map[string]json.RawMessage {
+	if len(a.extras) == 0 {
+		return nil
+	}
+	fields := make(map[string]json.RawMessage, len(a.extras))
+	for _, m := range a.extras {
+		fields[string(m.name)] = m.value
+	}
+	return adapter.ExtraOf(provider, fields)
 }
 
 func (a *answer) stop(r *llm.Response) llm.StopReason {

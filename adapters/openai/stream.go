@@ -15,9 +15,9 @@ import (
 const usageGrace = 500 * time.Millisecond
 
 // Stream reads an answer piece by piece. It is whole when a finish reason has come; the end of the stream alone proves
-// nothing.
+// nothing. What one API calls its end is the reader's business.
 func (c *call) Stream(in io.Reader) (*llm.Response, error) {
-	if err := c.Events(in, &streaming{call: c}); err != nil {
+	if err := c.Events(in, c.m.api.bound(), &streaming{call: c}); err != nil {
 		return nil, err
 	}
 	return c.finish("")
@@ -26,8 +26,7 @@ func (c *call) Stream(in io.Reader) (*llm.Response, error) {
 // streaming is a stream while it is read.
 type streaming struct {
 	*call
-	chunk      chunk
-	begun      bool // some choice came
+	begun      bool // some of an answer came
 	finished   bool // a finish reason came
 	done       bool // the stream said that it is over
 	unreadable int  // events that were skipped
@@ -49,7 +48,7 @@ func (s *streaming) Event(name, data []byte) error {
 			s.done = true
 			return nil
 		}
-		rest, ok := s.chunk.parse(data)
+		rest, ok := s.reader.parse(data)
 		if !ok {
 			return s.damaged(data, isError)
 		}
@@ -61,25 +60,23 @@ func (s *streaming) Event(name, data []byte) error {
 	}
 }
 
-// take takes in a chunk that was read.
+// take takes in what was read of an event.
 func (s *streaming) take(data []byte, isError bool) error {
-	ch := &s.chunk
-	s.begun = s.begun || ch.chosen
-	if err := s.answer.add(ch); err != nil {
+	s.begun = s.begun || s.reader.begins()
+	if err := s.reader.take(&s.answer); err != nil {
 		return s.SinkFailed(err)
 	}
 	if s.answer.out > s.Most {
 		return s.TooLarge()
 	}
-	if isError || ch.failure != nil || ch.isError || !ch.choices && !ch.counted && says(data) {
+	if isError || s.reader.isFailure(data) {
 		return s.InBand(data)
 	}
 	if s.answer.finish == "" {
 		return nil
 	}
-	if broken(s.answer.finish) {
-		_, err := s.call.finish(wire.Start(data))
-		return err
+	if e := s.reader.broken(&s.answer, wire.Start(data)); e != nil {
+		return s.Fail(e)
 	}
 	switch {
 	case s.answer.counted:
@@ -91,13 +88,13 @@ func (s *streaming) take(data []byte, isError bool) error {
 	return nil
 }
 
-// says reports whether a chunk without choices speaks of a failure in a form of its own.
+// says reports whether an event that is none of the API's speaks of a failure in a form of its own.
 func says(data []byte) bool {
 	f := wire.Unwrap(wire.Start(data))
 	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
 }
 
-// damaged decides about an event that cannot be read. One that bears the marks of a chunk held a part of the answer, and
+// damaged decides about an event that cannot be read. One that bears the API's marks held a part of the answer, and
 // without it the answer would have a hole that nobody sees. Anything else is noise, and the stream goes on: if the answer
 // gets its finish reason, it is whole.
 func (s *streaming) damaged(data []byte, isError bool) error {
@@ -105,7 +102,7 @@ func (s *streaming) damaged(data []byte, isError bool) error {
 		return s.InBand(data)
 	}
 	s.unreadable++
-	if !s.finished && chunkLike(data) {
+	if !s.finished && marked(data, s.m.api.marks()) {
 		return s.Damaged(data)
 	}
 	if !s.Begun() && s.unreadable == 1 {
@@ -114,8 +111,8 @@ func (s *streaming) damaged(data []byte, isError bool) error {
 	return nil
 }
 
-func chunkLike(data []byte) bool {
-	for _, mark := range [...]string{`"choices"`, `"delta"`, `"content"`, `"tool_calls"`} {
+func marked(data []byte, marks []string) bool {
+	for _, mark := range marks {
 		if bytes.Contains(data, []byte(mark)) {
 			return true
 		}
@@ -123,10 +120,10 @@ func chunkLike(data []byte) bool {
 	return false
 }
 
-// Unfinished is the error of a stream that came to its end in good order, without a finish reason.
+// Unfinished is the error of a stream that came to its end in good order, before its answer did.
 func (s *streaming) Unfinished() error {
 	if !s.begun {
 		return s.Fail(&llm.Error{Class: llm.Unavailable, Message: "the stream ended before an answer"})
 	}
-	return s.Fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without a finish reason"})
+	return s.Fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without " + s.m.api.end()})
 }

@@ -304,3 +304,54 @@ func TestADeltaCostsFewAllocations(t *testing.T) {
 		t.Errorf("%.1f allocations a delta, server included, want at most 2", each)
 	}
 }
+
+// failsInStream checks that a stream fails after text was delivered.
+func failsInStream(t *testing.T, c llm.Caller, class llm.Class, text, says string) *llm.Error {
+	t.Helper()
+	deltas, resp, err := wiretest.Collect(t.Context(), c, wiretest.Ask("hi"))
+	e := wiretest.Failure(t, resp, err)
+	if e.Class != class || !strings.Contains(e.Error(), says) {
+		t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, class, says)
+	}
+	if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
+		t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
+	}
+	got := ""
+	for _, d := range deltas {
+		got += d.Text
+	}
+	if got != text || e.Partial.Text() != text {
+		t.Errorf("delivered %q, Partial %q; want %q", got, e.Partial.Text(), text)
+	}
+	if partial := text != ""; partial && (!e.Evidence.Partial || e.Usage.Output == 0 || e.Commit != llm.Committed) {
+		t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
+	}
+	for _, c := range e.Partial.ToolCalls() {
+		t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
+	}
+	if len(e.Evidence.Body) > 64<<10 {
+		t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
+	}
+	return e
+}
+
+// endlessEvent is the error of a call whose server writes one line without an end, and how much it could write of it.
+func endlessEvent(t *testing.T, from func(http.Handler) llm.Caller) (e *llm.Error, sent int) {
+	t.Helper()
+	written := make(chan int)
+	c := from(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", wiretest.SSE)
+		n, piece := 0, []byte(strings.Repeat("x", 1<<20))
+		_, _ = io.WriteString(w, "data: ")
+		for n < 1<<30 {
+			if _, err := w.Write(piece); err != nil {
+				break
+			}
+			n += len(piece)
+		}
+		written <- n
+	}))
+	_, resp, err := wiretest.Collect(t.Context(), c, wiretest.Ask("hi"))
+	return wiretest.Failure(t, resp, err), <-written
+}

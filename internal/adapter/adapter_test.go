@@ -31,7 +31,7 @@ func (a *api) Whole(data []byte) (*llm.Response, error) {
 }
 
 func (a *api) Stream(in io.Reader) (*llm.Response, error) {
-	if err := a.Events(in, a); err != nil {
+	if err := a.Events(in, 0, a); err != nil {
 		return nil, err
 	}
 	return a.Whole([]byte(strings.Join(a.lines, " ")))

@@ -40,17 +40,26 @@ func ExtraNames(own, provider string) []string {
 
 // Extend is a body with what the request's Extra under names wants in it, the last name over the others.
 func Extend(body []byte, req *llm.Request, names []string) ([]byte, *llm.Error) {
+	patches, bad := Patches(req.Extra, names)
+	for _, patch := range patches {
+		body = wire.Merge(body, patch)
+	}
+	return body, bad
+}
+
+// Patches are the objects in a request's Extra under names, in their order.
+func Patches(extra map[string]json.RawMessage, names []string) (all []json.RawMessage, _ *llm.Error) {
 	for _, name := range names {
-		patch, ok := req.Extra[name]
+		patch, ok := extra[name]
 		if !ok {
 			continue
 		}
 		if !wire.IsObject(patch) {
 			return nil, Invalid("Extra[%q] is not a JSON object", name)
 		}
-		body = wire.Merge(body, patch)
+		all = append(all, patch)
 	}
-	return body, nil
+	return all, nil
 }
 
 // Patch is what a part's Extra under names wants with it. nil: nothing.

@@ -132,9 +132,9 @@ type Events interface {
 	Unfinished() error
 }
 
-// Events reads a stream of server-sent events. nil: the answer is whole.
-func (c *Call) Events(in io.Reader, to Events) error {
-	return c.Follow(&sse{Events: to, c: c, in: wire.NewSSE(in, wire.MaxEvent)})
+// Events reads a stream of server-sent events of at most bound bytes, 0: [wire.MaxEvent]. nil: the answer is whole.
+func (c *Call) Events(in io.Reader, bound int, to Events) error {
+	return c.Follow(&sse{Events: to, c: c, in: wire.NewSSE(in, bound)})
 }
 
 type sse struct {

@@ -41,7 +41,7 @@ func Compose(first, second []byte) []byte { return merge(first, second, true) }
 
 // merge is Merge, and Compose where nulls are kept.
 func merge(doc, patch []byte, nulls bool) []byte {
-	over := members(patch)
+	over := Members(patch)
 	if over == nil {
 		return patch
 	}
@@ -52,34 +52,34 @@ func merge(doc, patch []byte, nulls bool) []byte {
 		}
 		out = append(append(append(out, name...), ':'), value...)
 	}
-	known := members(doc)
+	known := Members(doc)
 	for _, m := range known {
-		switch value := lookUp(over, m.key); {
+		switch value := Find(over, m.Key); {
 		case value == nil:
-			put(m.name, m.value)
+			put(m.Name, m.Value)
 		case nulls || value[0] != 'n':
-			put(m.name, merge(m.value, value, nulls))
+			put(m.Name, merge(m.Value, value, nulls))
 		}
 	}
 	for _, m := range over {
-		if (nulls || m.value[0] != 'n') && lookUp(known, m.key) == nil {
-			put(m.name, merge(nil, m.value, nulls))
+		if (nulls || m.Value[0] != 'n') && Find(known, m.Key) == nil {
+			put(m.Name, merge(nil, m.Value, nulls))
 		}
 	}
 	return append(out, '}')
 }
 
-// A member is one of an object: its name as it stands there and as it is meant, and its value.
-type member struct{ name, key, value []byte }
+// A Member is one of an object: its name as it stands there and as it is meant, and its value.
+type Member struct{ Name, Key, Value []byte }
 
-// members are the members of an object. nil: b is no object.
-func members(b []byte) []member {
+// Members are the members of an object. nil: b is no object.
+func Members(b []byte) []Member {
 	var s Scan
 	s.Reset(b)
 	if s.Peek() != '{' {
 		return nil
 	}
-	list := []member{}
+	list := []Member{}
 	for first := s.Open('{'); s.More(&first, '}'); {
 		s.Peek()
 		from := s.i
@@ -88,16 +88,16 @@ func members(b []byte) []member {
 		if s.Peek() == ':' {
 			s.i++
 		}
-		list = append(list, member{name, key, s.Raw()})
+		list = append(list, Member{name, key, s.Raw()})
 	}
 	return list
 }
 
-// lookUp is the value of the last member called key. nil: there is none.
-func lookUp(list []member, key []byte) (value []byte) {
+// Find is the value of the last member called key. nil: there is none.
+func Find(list []Member, key []byte) (value []byte) {
 	for i := range list {
-		if bytes.Equal(list[i].key, key) {
-			value = list[i].value
+		if bytes.Equal(list[i].Key, key) {
+			value = list[i].Value
 		}
 	}
 	return value

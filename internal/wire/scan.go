@@ -25,6 +25,12 @@ func (s *Scan) Reset(b []byte) { s.b, s.i, s.bad, s.tmp = b, 0, false, s.tmp[:0]
 // Bad reports whether something was read that is not JSON, or not what was asked for.
 func (s *Scan) Bad() bool { return s.bad }
 
+// Since is the input that was read since the place from, which Pos gave.
+func (s *Scan) Since(from int) []byte { return s.b[from:s.i] }
+
+// Pos is the place in the input.
+func (s *Scan) Pos() int { return s.i }
+
 // Rest is the input that was not read yet.
 func (s *Scan) Rest() []byte { return s.b[s.i:] }
 

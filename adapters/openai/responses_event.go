@@ -1,0 +1,191 @@
+package openai
+
+import (
+	"bytes"
+	"strings"
+)
+
+// An event is one event of a stream, or a whole response where one came instead. Its bytes are those it was parsed from.
+type event struct {
+	scan
+	kind  []byte // "response.output_text.delta"
+	delta []byte
+	args  []byte // the arguments of a call, all of them
+	id    []byte // of the item
+	// The numbers of the item and, within it, of the content or summary. -1: not said.
+	output, content int
+	item, resp      []byte // the item and the response, as JSON. nil: none
+	failure         []byte // the error, as JSON. nil: none
+	isError         bool   // the whole is an error by its type
+	isResponse      bool   // the whole is a response
+	hasOutput       bool   // and has a list of items
+}
+
+// parse reads the first JSON value of data and returns what follows it. ok is false for what is not JSON, or no object.
+func (e *event) parse(data []byte) (rest []byte, ok bool) {
+	*e = event{scan: e.scan, output: -1}
+	e.Reset(data)
+	for first := e.Open('{'); e.More(&first, '}'); {
+		e.field(e.Key())
+	}
+	if e.Bad() {
+		return nil, false
+	}
+	end := e.Pos()
+	e.Peek()
+	if len(e.kind) == 0 && (e.isResponse || e.hasOutput) { // some servers do not say what it is
+		e.resp = data[:end]
+	}
+	return e.Rest(), true
+}
+
+func (e *event) field(key []byte) {
+	if e.Null() {
+		return
+	}
+	switch string(key) {
+	case "type":
+		if e.kind = e.Text(); string(e.kind) == "error" {
+			e.isError = true
+		}
+	case "delta":
+		e.delta = e.Text()
+	case "output_index":
+		e.output = e.Num()
+	case "content_index", "summary_index":
+		e.content = e.Num()
+	case "item_id":
+		e.id = e.Text()
+	case "arguments":
+		e.args = e.Text()
+	case "item":
+		e.item = e.object()
+	case "response":
+		e.resp = e.object()
+	case "error":
+		e.failure = e.says()
+	case "object":
+		switch string(e.Text()) {
+		case "response":
+			e.isResponse = true
+		case "error":
+			e.isError = true
+		}
+	case "output":
+		e.hasOutput = e.Peek() == '['
+		e.Skip()
+	default:
+		e.Skip()
+	}
+}
+
+// object passes over one value and returns it if it is an object.
+func (s *scan) object() []byte {
+	if s.Peek() != '{' {
+		s.Skip()
+		return nil
+	}
+	return s.Raw()
+}
+
+// isFailure reports whether the event is an error. A failed response is none: it is an answer that says so.
+func (e *event) isFailure(data []byte) bool {
+	if e.resp != nil {
+		return false
+	}
+	kind := string(e.kind)
+	switch {
+	case e.isError, kind == "response.failed", kind == "response.error":
+		return true
+	case strings.HasPrefix(kind, "response."): // an error in one is that of a tool
+		return false
+	}
+	return e.failure != nil || says(data)
+}
+
+func (e *event) isAnswer() bool {
+	return e.resp != nil && (e.hasOutput || e.isResponse && e.failure != nil)
+}
+
+func (e *event) begins() bool { return e.resp != nil || bytes.HasPrefix(e.kind, []byte("response.")) }
+
+// A wireItem is an item of an answer as the wire has it.
+type wireItem struct {
+	raw              []byte
+	kind, status     string
+	callID, id, name []byte
+	args             []byte
+	content, summary []wirePart
+}
+
+// A wirePart is a piece of a message or of reasoning.
+type wirePart struct {
+	refusal bool
+	text    []byte
+	raw     []byte
+}
+
+// itemOf reads an item, which is JSON.
+func (s *scan) itemOf(raw []byte) (it wireItem) {
+	s.Reset(raw)
+	it.raw = raw
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
+		case string(k) == "type":
+			it.kind = string(s.Text())
+		case string(k) == "status":
+			it.status = string(s.Text())
+		case string(k) == "id":
+			it.id = s.Text()
+		case string(k) == "call_id":
+			it.callID = s.Text()
+		case string(k) == "name":
+			it.name = s.Text()
+		case string(k) == "arguments":
+			if s.Peek() == '{' { // an object instead of its text
+				it.args = s.Raw()
+			} else {
+				it.args = s.Text()
+			}
+		case string(k) == "content" && s.Peek() == '"': // a text where a list should be
+			it.content = []wirePart{{text: s.Text()}}
+		case string(k) == "content":
+			it.content = s.partsOf()
+		case string(k) == "summary":
+			it.summary = s.partsOf()
+		default:
+			s.Skip()
+		}
+	}
+	return it
+}
+
+func (s *scan) partsOf() (list []wirePart) {
+	if s.Peek() != '[' {
+		s.Skip()
+		return nil
+	}
+	for first := s.Open('['); s.More(&first, ']'); {
+		var p wirePart
+		if s.Peek() != '{' {
+			s.Skip()
+			continue
+		}
+		from := s.Pos()
+		for first := s.Open('{'); s.More(&first, '}'); {
+			switch k := s.Key(); {
+			case s.Null():
+			case string(k) == "text":
+				p.text = s.Text()
+			case string(k) == "refusal":
+				p.text, p.refusal = s.Text(), true
+			default:
+				s.Skip()
+			}
+		}
+		p.raw = s.Since(from)
+		list = append(list, p)
+	}
+	return list
+}
