@@ -19,17 +19,16 @@ package anthropic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -40,7 +39,6 @@ const (
 
 	defaultBaseURL = "https://api.anthropic.com"
 	defaultHeader  = "X-Api-Key"
-	bearer         = "Authorization"
 	messagesPath   = "v1/messages"
 	// extraName is the key of Extra that is meant for this API, whatever the provider is called.
 	extraName = "anthropic"
@@ -76,6 +74,8 @@ type Config struct {
 type Model struct {
 	cfg    Config // with the defaults filled in
 	client sdk.Client
+	// account is who calls.
+	account *adapter.Account
 }
 
 // String says where c leads, without keys.
@@ -94,99 +94,43 @@ func New(cfg Config) *Model {
 }
 
 func newModel(cfg Config) (*Model, error) {
-	fillIn(&cfg.Provider, extraName)
-	fillIn(&cfg.BaseURL, defaultBaseURL)
-	fillIn(&cfg.KeyHeader, defaultHeader)
+	adapter.FillIn(&cfg.Provider, extraName)
+	adapter.FillIn(&cfg.BaseURL, defaultBaseURL)
+	adapter.FillIn(&cfg.KeyHeader, defaultHeader)
 	if cfg.MaxTokens == 0 {
 		cfg.MaxTokens = DefaultMaxTokens
 	}
-	if err := check(&cfg); err != nil {
+	if cfg.MaxTokens < 0 {
+		return nil, fmt.Errorf("MaxTokens is %d; use 0 for the default", cfg.MaxTokens)
+	}
+	account, err := adapter.NewAccount(adapter.Account{
+		Provider: cfg.Provider, APIKey: cfg.APIKey, Key: cfg.Key, KeyHeader: cfg.KeyHeader, Header: cfg.Header,
+	})
+	if err != nil {
 		return nil, err
 	}
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Header = cfg.Header.Clone()
-	return &Model{cfg: cfg, client: sdk.Client{Options: []option.RequestOption{
+	return &Model{cfg: cfg, account: account, client: sdk.Client{Options: []option.RequestOption{
 		option.WithBaseURL(base), option.WithHTTPClient(wire.Client(cfg.HTTPClient)),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
 	}}}, nil
 }
 
-func fillIn(s *string, other string) {
-	if *s == "" {
-		*s = other
-	}
-}
-
-func check(cfg *Config) error {
-	switch {
-	case cfg.APIKey != "" && cfg.Key != nil:
-		return errors.New("both APIKey and Key are set; set one")
-	case !validKey(cfg.APIKey):
-		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
-	case cfg.MaxTokens < 0:
-		return fmt.Errorf("MaxTokens is %d; use 0 for the default", cfg.MaxTokens)
-	case !validName(cfg.KeyHeader):
-		return fmt.Errorf("KeyHeader %q is no header name", cfg.KeyHeader)
-	}
-	for name, values := range cfg.Header {
-		if !validName(name) {
-			return fmt.Errorf("%q in Header is no header name", name)
-		}
-		for _, v := range values {
-			if strings.ContainsAny(v, "\r\n\x00") {
-				return fmt.Errorf("%q in Header has a line break in its value", name)
-			}
-		}
-	}
-	return nil
-}
-
-func validKey(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
-}
-
 func baseURL(base string) (string, error) {
-	u, err := url.Parse(base)
-	switch {
-	case err != nil:
-		return "", errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", errors.New("BaseURL must begin with http:// or https:// and a host")
-	case u.RawQuery != "":
-		return "", errors.New("BaseURL has a query, which would get lost; put keys into APIKey or Header")
+	u, err := adapter.ParseBase(base)
+	if err != nil {
+		return "", err
 	}
-	u.Path = strings.TrimRight(u.Path, "/")
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/messages"), "/v1")
-	u.RawPath, u.Fragment = "", ""
-	return u.String(), nil
+	return u.String(), adapter.NoQuery(u)
 }
 
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	c := &call{m: m, ctx: ctx, req: req}
-	resp, err := c.do()
-	if err != nil {
-		return nil, err
-	}
-	return resp, nil
+	return m.newCall(ctx, req).do()
 }
 
 // Client is the SDK's client for the same API: counting tokens, batches, models, files. It uses m's address, key, headers
@@ -200,11 +144,11 @@ func (m *Model) Client() *sdk.Client {
 
 // prepare is the middleware of Client.
 func (m *Model) prepare(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	key, bad := m.keyFor(r.Context())
+	key, bad := m.account.KeyFor(r.Context())
 	if bad != nil {
-		return nil, m.classified(r.Context(), bad, "")
+		return nil, m.account.Classified(r.Context(), bad)
 	}
-	m.setHeader(r.Header, key)
+	m.account.Sign(r.Header, key)
 	resp, err := next(r)
 	if err == nil && resp.StatusCode >= 400 { // the SDK reads failures whole
 		resp.Body = struct {
@@ -213,17 +157,4 @@ func (m *Model) prepare(r *http.Request, next option.MiddlewareNext) (*http.Resp
 		}{io.LimitReader(resp.Body, wire.MaxBody), resp.Body}
 	}
 	return resp, err
-}
-
-// setHeader sets what identifies the caller, and what the configuration says.
-func (m *Model) setHeader(h http.Header, key string) {
-	if key != "" {
-		if strings.EqualFold(m.cfg.KeyHeader, bearer) {
-			key = "Bearer " + key
-		}
-		h.Set(m.cfg.KeyHeader, key)
-	}
-	for name, values := range m.cfg.Header {
-		h[http.CanonicalHeaderKey(name)] = values
-	}
 }

@@ -2,12 +2,11 @@ package anthropic_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
-	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -23,22 +22,13 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, sseType, benchStream()))
-	n := 0
-	req := ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	m := serve(b, wiretest.Says(200, wiretest.SSE, benchStream()))
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client := serve(b, says(200, sseType, benchStream())).Client()
+	client := serve(b, wiretest.Says(200, wiretest.SSE, benchStream())).Client()
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -60,25 +50,13 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[`+
+	m := serve(b, wiretest.Says(200, wiretest.JSON, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[`+
 		`{"type":"text","text":"Hello"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":4}}`))
-	req := ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchCall(b, m)
 }
 
 // BenchmarkFailure is a call that fails, whose evidence is read and classified.
 func BenchmarkFailure(b *testing.B) {
-	m := serve(b, says(429, jsonType, `{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}`, "Retry-After", "3"))
-	req := ask(strings.Repeat("hi ", 10))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err == nil {
-			b.Fatal("no error")
-		}
-	}
+	m := serve(b, wiretest.Says(429, wiretest.JSON, `{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}`, "Retry-After", "3"))
+	wiretest.BenchFailure(b, m)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/anthropic"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const hello = `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[{"type":"text","text":"Hello"}],` +
@@ -49,20 +50,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	anthropic.New(anthropic.Config{}) // the zero value works
 }
 
-// seen keeps the head of the last request.
-type seen struct {
-	atomic.Pointer[http.Request]
-	n atomic.Int32
-}
-
-func (s *seen) handler(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s.n.Add(1)
-		s.Store(r.Clone(context.Background()))
-		next(w, r)
-	}
-}
-
 func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 	// None of these may count: what is not in the Config is not there.
 	for name, value := range map[string]string{
@@ -78,7 +65,7 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 		header, none map[string]string
 	}{
 		{"plain", func(*anthropic.Config) {}, "/v1/messages",
-			map[string]string{"X-Api-Key": madeUp, "Anthropic-Version": "2023-06-01", "Content-Type": jsonType},
+			map[string]string{"X-Api-Key": madeUp, "Anthropic-Version": "2023-06-01", "Content-Type": wiretest.JSON},
 			map[string]string{"Authorization": "", "X-Env": ""}},
 		{"no key", func(c *anthropic.Config) { c.APIKey = "" }, "/v1/messages", nil,
 			map[string]string{"X-Api-Key": "", "Authorization": ""}},
@@ -95,12 +82,12 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 		{"with version", func(c *anthropic.Config) { c.BaseURL += "/v1/" }, "/v1/messages", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), c.change)
-			if _, err := m.Call(t.Context(), ask("Hello?")); err != nil {
+			var s wiretest.Recorder
+			m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), c.change)
+			if _, err := m.Call(t.Context(), wiretest.Ask("Hello?")); err != nil {
 				t.Fatal(err)
 			}
-			r := s.Load()
+			r := s.Last()
 			if r.URL.Path != c.path || r.Method != http.MethodPost {
 				t.Errorf("%s %s, want POST %s", r.Method, r.URL.Path, c.path)
 			}
@@ -115,82 +102,10 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 	}
 }
 
-func TestOwnHTTPClientDoesTheWork(t *testing.T) {
-	var used atomic.Int32
-	m := serve(t, says(200, jsonType, hello), func(c *anthropic.Config) {
-		next := c.HTTPClient.Transport
-		c.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			used.Add(1)
-			return next.RoundTrip(r)
-		})}
-	})
-	if _, err := m.Call(t.Context(), ask("Hello?")); err != nil || used.Load() != 1 {
-		t.Errorf("the client was used %d times, %v", used.Load(), err)
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestKeyFunctionsErrorEndsTheCallUnsent(t *testing.T) {
-	vault := errors.New("the vault is sealed")
-	for _, c := range []struct {
-		name  string
-		key   string
-		err   error
-		class llm.Class
-	}{
-		{"an error", "", vault, llm.Auth},
-		{"an error of a class", "", &llm.Error{Class: llm.Unavailable, Err: vault}, llm.Unavailable},
-		{"a key that is none", "line\nbreak", nil, llm.Auth},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *anthropic.Config) {
-				cfg.APIKey, cfg.Key = "", func(context.Context) (string, error) { return c.key, c.err }
-			})
-			_, err := m.Call(t.Context(), ask("Hello?"))
-			e := llm.AsError(err)
-			if e.Class != c.class || e.Commit != llm.CommitNone || s.n.Load() != 0 || c.err != nil && !errors.Is(err, vault) {
-				t.Errorf("%v of class %v, commit %v after %d requests", err, e.Class, e.Commit, s.n.Load())
-			}
-		})
-	}
-}
-
-func TestCallIsOneRequestWhateverComes(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		status int
-		header []string
-	}{
-		{"500", 500, nil}, {"529", 529, nil}, {"429", 429, []string{"Retry-After", "0"}}, {"408", 408, nil}, {"409", 409, nil},
-		{"told to retry", 400, []string{"X-Should-Retry", "true"}},
-	} {
-		for name, req := range map[string]*llm.Request{"whole": ask("Hello?"), "streamed": streamed(&llm.Accumulator{})} {
-			t.Run(c.name+" "+name, func(t *testing.T) {
-				var s seen
-				m := serve(t, s.handler(says(c.status, jsonType, `{"type":"error","error":{"type":"api_error","message":"x"}}`, c.header...)))
-				if _, err := m.Call(t.Context(), req); err == nil || s.n.Load() != 1 {
-					t.Errorf("%d requests, %v", s.n.Load(), err)
-				}
-			})
-		}
-	}
-	t.Run("a connection that breaks", func(t *testing.T) {
-		var s seen
-		m := serve(t, s.handler(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-		if _, err := m.Call(t.Context(), ask("Hello?")); err == nil || s.n.Load() != 1 {
-			t.Errorf("%d requests, %v", s.n.Load(), err)
-		}
-	})
-}
-
 func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
-	var s seen
-	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
 		c.Header = http.Header{"Anthropic-Beta": {"x-2026"}}
 	})
 	count := func(m *anthropic.Model) (*sdk.MessageTokensCount, error) {
@@ -202,16 +117,15 @@ func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 	if err != nil || n.InputTokens != 7 {
 		t.Fatalf("%v, %v", n, err)
 	}
-	if h := s.Load().Header; h.Get("X-Api-Key") != madeUp || h.Get("Anthropic-Beta") != "x-2026" {
+	if h := s.Last().Header; h.Get("X-Api-Key") != madeUp || h.Get("Anthropic-Beta") != "x-2026" {
 		t.Errorf("the headers are %v", h)
 	}
-	m = serve(t, s.handler(says(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded by `+madeUp+`"}}`,
+	m = serve(t, s.Of(wiretest.Says(529, wiretest.JSON, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded by `+madeUp+`"}}`,
 		"Request-Id", "req_7", "Retry-After", "3")))
-	s.n.Store(0)
 	_, err = count(m)
 	e := llm.AsError(m.AsError(t.Context(), err))
-	if s.n.Load() != 1 {
-		t.Errorf("%d requests: the SDK retried", s.n.Load())
+	if s.Calls() != 1 {
+		t.Errorf("%d requests: the SDK retried", s.Calls())
 	}
 	if e.Class != llm.Overloaded || e.Evidence.Status != 529 || e.RequestID != "req_7" || e.RetryAfter.Seconds() != 3 || e.Provider != "anthropic" {
 		t.Errorf("%+v", e)
@@ -250,7 +164,7 @@ func TestClientDoesNotTrace(t *testing.T) {
 	t.Cleanup(func() { otel.SetTracerProvider(before) })
 	var spans atomic.Int32
 	otel.SetTracerProvider(tracers{spans: &spans})
-	m := serve(t, says(200, jsonType, `{"input_tokens":7}`))
+	m := serve(t, wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`))
 	_, err := m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
 	if err != nil || spans.Load() != 0 {
 		t.Errorf("%v, %d spans", err, spans.Load())
@@ -260,18 +174,18 @@ func TestClientDoesNotTrace(t *testing.T) {
 func TestClientReadsTheEnvironmentForNothing(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-ant-from-the-environment")
 	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
-	var s seen
-	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) { c.APIKey = "" })
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) { c.APIKey = "" })
 	_, err := m.Client().Messages.CountTokens(t.Context(), sdk.MessageCountTokensParams{Model: "claude-test"})
-	if err != nil || s.Load().Header.Get("X-Api-Key") != "" {
-		t.Errorf("%v, key %q", err, s.Load().Header.Get("X-Api-Key"))
+	if err != nil || s.Last().Header.Get("X-Api-Key") != "" {
+		t.Errorf("%v, key %q", err, s.Last().Header.Get("X-Api-Key"))
 	}
 }
 
 func TestClientAsksForTheKeyEachTime(t *testing.T) {
 	keys := []string{"sk-first", "sk-second"}
-	var s seen
-	m := serve(t, s.handler(says(200, jsonType, `{"input_tokens":7}`)), func(c *anthropic.Config) {
+	var s wiretest.Recorder
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"input_tokens":7}`)), func(c *anthropic.Config) {
 		c.APIKey, c.Key = "", func(context.Context) (string, error) {
 			if len(keys) == 0 {
 				return "", errors.New("no key is left")
@@ -287,8 +201,8 @@ func TestClientAsksForTheKeyEachTime(t *testing.T) {
 		switch {
 		case want == "" && !errors.Is(err, llm.Auth):
 			t.Errorf("%v, want a failure of class Auth", err)
-		case want != "" && (err != nil || s.Load().Header.Get("X-Api-Key") != want):
-			t.Errorf("%v, key %q, want %q", err, s.Load().Header.Get("X-Api-Key"), want)
+		case want != "" && (err != nil || s.Last().Header.Get("X-Api-Key") != want):
+			t.Errorf("%v, key %q, want %q", err, s.Last().Header.Get("X-Api-Key"), want)
 		}
 	}
 }

@@ -10,27 +10,18 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/anthropic"
+	"github.com/modelchain/llm/internal/wiretest"
 	"github.com/modelchain/llm/llmtest"
 )
 
 func TestCaller(t *testing.T) {
 	llmtest.TestCaller(t, llmtest.Wire{
 		New: func(t *testing.T, url string) llm.Caller {
-			transport := &http.Transport{}
-			t.Cleanup(transport.CloseIdleConnections)
-			return anthropic.New(anthropic.Config{BaseURL: url, APIKey: madeUp, HTTPClient: &http.Client{Transport: transport}})
+			return anthropic.New(anthropic.Config{BaseURL: url, APIKey: madeUp, HTTPClient: wiretest.Client(t)})
 		},
 		Serve: serveAnswer,
-		Event: sseType,
+		Event: wiretest.SSE,
 	})
-}
-
-func quote(s string) string {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
 }
 
 // serveAnswer says a as Anthropic does.
@@ -48,18 +39,18 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	if !req.Stream {
 		var blocks []string
 		if len(a.Text) > 0 {
-			blocks = append(blocks, `{"type":"text","text":`+quote(strings.Join(a.Text, ""))+`}`)
+			blocks = append(blocks, `{"type":"text","text":`+wiretest.Quote(strings.Join(a.Text, ""))+`}`)
 		}
 		for _, c := range a.Calls {
 			blocks = append(blocks, fmt.Sprintf(`{"type":"tool_use","id":%q,"name":%q,"input":%s}`, c.ID, c.Name, c.Arguments))
 		}
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", wiretest.JSON)
 		fmt.Fprintf(w, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-test","content":[%s],"stop_reason":%q,`+
 			`"stop_sequence":null,"usage":{"input_tokens":%d,"output_tokens":%d}}`,
 			strings.Join(blocks, ","), stop, a.Usage.Input, a.Usage.Output)
 		return
 	}
-	w.Header().Set("Content-Type", sseType)
+	w.Header().Set("Content-Type", wiretest.SSE)
 	send := func(data string) {
 		_, _ = io.WriteString(w, events(data))
 		if f, ok := w.(http.Flusher); ok {
@@ -99,7 +90,7 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 			i, c.ID, c.Name))
 		args := string(c.Arguments)
 		for _, s := range []string{"", args[:len(args)/2], args[len(args)/2:]} {
-			send(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, i, quote(s)))
+			send(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, i, wiretest.Quote(s)))
 		}
 		send(fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i))
 	}

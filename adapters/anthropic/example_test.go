@@ -8,12 +8,13 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/anthropic"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // A model behind a Deployment, asked for a stream. A server on loopback stands in for Anthropic; leave BaseURL out to talk to
 // the real one.
 func Example() {
-	server := httptest.NewServer(says(200, sseType, events(begun, opened, piece("Four"), piece(", I think."), closed, ended, over)))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, events(begun, opened, piece("Four"), piece(", I think."), closed, ended, over)))
 	defer server.Close()
 	const model = "claude-opus-4-6"
 	claude := &llm.Deployment{
@@ -48,7 +49,7 @@ func Example_extra() {
 			llm.User("Sure?"),
 		},
 	}
-	server := httptest.NewServer(says(200, jsonType, hello))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.JSON, hello))
 	defer server.Close()
 	resp, err := anthropic.New(anthropic.Config{BaseURL: server.URL}).Call(context.Background(), req)
 	fmt.Println(resp.Text(), err)

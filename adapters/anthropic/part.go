@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
@@ -13,17 +12,14 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
-
-// A place says where in the request something stands.
-type place struct{ message, part int }
-
-func (p place) String() string { return fmt.Sprintf("Messages[%d].Parts[%d]", p.message, p.part) }
 
 // block is a part as the API takes it. ok is false for what it does not take and does not miss: empty texts, which it
 // refuses, and other models' reasoning, which it cannot verify.
-func (m *Model) block(p *llm.Part, at place) (out sdk.ContentBlockParamUnion, ok bool, _ *llm.Error) {
-	patch, err := m.patch(p, at)
+func (m *Model) block(p *llm.Part, at adapter.Place) (out sdk.ContentBlockParamUnion, ok bool, _ *llm.Error) {
+	patch, err := adapter.Patch(p, m.extraNames(), at)
 	if err != nil {
 		return out, false, err
 	}
@@ -50,53 +46,30 @@ func (m *Model) block(p *llm.Part, at place) (out sdk.ContentBlockParamUnion, ok
 	case llm.PartToolResult:
 		out.OfToolResult, err = m.toolResult(p.Result, at)
 	case llm.PartAudio:
-		err = unsupported("%v is audio, which this API does not take", at)
+		err = adapter.Unsupported("%v is audio, which this API does not take", at)
 	default:
-		err = invalid("%v is of the unknown kind %q", at, p.Kind)
+		err = adapter.Invalid("%v is of the unknown kind %q", at, p.Kind)
 	}
 	if err != nil || patch == nil {
 		return out, err == nil, err
 	}
 	raw, bad := out.MarshalJSON()
 	if bad != nil {
-		return out, false, invalid("%v cannot be written as JSON: %v", at, bad)
+		return out, false, adapter.Invalid("%v cannot be written as JSON: %v", at, bad)
 	}
 	result := out.OfToolResult
-	out = param.Override[sdk.ContentBlockParamUnion](json.RawMessage(merge(raw, patch)))
+	out = param.Override[sdk.ContentBlockParamUnion](json.RawMessage(wire.Merge(raw, patch)))
 	if result != nil { // it still has to be known for one
-		whole := param.Override[sdk.ToolResultBlockParam](json.RawMessage(merge(raw, patch)))
+		whole := param.Override[sdk.ToolResultBlockParam](json.RawMessage(wire.Merge(raw, patch)))
 		out = sdk.ContentBlockParamUnion{OfToolResult: &whole}
 	}
 	return out, true, nil
 }
 
-// patch is what a part's Extra wants with its block. nil: nothing.
-func (m *Model) patch(p *llm.Part, at place) (json.RawMessage, *llm.Error) {
-	var patch json.RawMessage
-	if len(p.Extra) == 0 {
-		return nil, nil
-	}
-	for _, name := range m.extraNames() {
-		more, ok := p.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(more) {
-			return nil, invalid("Extra[%q] of %v is not a JSON object", name, at)
-		}
-		if patch == nil {
-			patch = more
-		} else {
-			patch = merge(patch, more)
-		}
-	}
-	return patch, nil
-}
-
-func image(p *llm.Part, at place) (*sdk.ImageBlockParam, *llm.Error) {
+func image(p *llm.Part, at adapter.Place) (*sdk.ImageBlockParam, *llm.Error) {
 	kind, data := content(p)
 	if data != "" && !strings.HasPrefix(kind, "image/") {
-		return nil, unsupported("%v is an image of type %q, which this API does not take", at, kind)
+		return nil, adapter.Unsupported("%v is an image of type %q, which this API does not take", at, kind)
 	}
 	b := &sdk.ImageBlockParam{}
 	switch {
@@ -111,7 +84,7 @@ func image(p *llm.Part, at place) (*sdk.ImageBlockParam, *llm.Error) {
 }
 
 // document is a file: PDF by any way, plain text by its content.
-func document(p *llm.Part, at place) (*sdk.DocumentBlockParam, *llm.Error) {
+func document(p *llm.Part, at adapter.Place) (*sdk.DocumentBlockParam, *llm.Error) {
 	b := &sdk.DocumentBlockParam{}
 	if p.Name != "" {
 		b.Title = sdk.String(p.Name)
@@ -129,12 +102,12 @@ func document(p *llm.Part, at place) (*sdk.DocumentBlockParam, *llm.Error) {
 		if len(text) == 0 {
 			var err error
 			if text, err = base64.StdEncoding.DecodeString(data); err != nil {
-				return nil, invalid("%v has a data URL that is not base64", at)
+				return nil, adapter.Invalid("%v has a data URL that is not base64", at)
 			}
 		}
 		b.Source.OfText = &sdk.PlainTextSourceParam{Data: string(text)}
 	default:
-		return nil, unsupported("%v is a file of type %q; this API takes PDF and text", at, kind)
+		return nil, adapter.Unsupported("%v is a file of type %q; this API takes PDF and text", at, kind)
 	}
 	return b, nil
 }
@@ -155,7 +128,7 @@ func content(p *llm.Part) (kind, data string) {
 		head, rest, _ := strings.Cut(p.URL[len("data:"):], ",")
 		head, isBase64 := strings.CutSuffix(head, ";base64")
 		if isBase64 {
-			fillIn(&kind, head)
+			adapter.FillIn(&kind, head)
 			data = rest
 		}
 	}
@@ -169,25 +142,19 @@ func content(p *llm.Part) (kind, data string) {
 // uploaded reports whether url is the id of a file that was uploaded before.
 func uploaded(url string) bool { return strings.HasPrefix(url, "file_") }
 
-func toolUse(c *llm.ToolCall, at place) (*sdk.ToolUseBlockParam, *llm.Error) {
-	if c == nil {
-		return nil, invalid("%v is a tool call without Call", at)
+func toolUse(c *llm.ToolCall, at adapter.Place) (*sdk.ToolUseBlockParam, *llm.Error) {
+	args, err := adapter.Arguments(c, at)
+	if err != nil {
+		return nil, err
 	}
-	args := c.Arguments
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	if !isObject(args) {
-		return nil, invalid("the arguments of the tool call %v are not a JSON object", at)
-	}
-	return &sdk.ToolUseBlockParam{ID: callID(c.ID), Name: c.Name, Input: args}, nil
+	return &sdk.ToolUseBlockParam{ID: adapter.CallID(c.ID, 0), Name: c.Name, Input: args}, nil
 }
 
-func (m *Model) toolResult(r *llm.ToolResult, at place) (*sdk.ToolResultBlockParam, *llm.Error) {
+func (m *Model) toolResult(r *llm.ToolResult, at adapter.Place) (*sdk.ToolResultBlockParam, *llm.Error) {
 	if r == nil {
-		return nil, invalid("%v is a tool result without Result", at)
+		return nil, adapter.Invalid("%v is a tool result without Result", at)
 	}
-	b := &sdk.ToolResultBlockParam{ToolUseID: callID(r.CallID)}
+	b := &sdk.ToolResultBlockParam{ToolUseID: adapter.CallID(r.CallID, 0)}
 	if r.IsError {
 		b.IsError = sdk.Bool(true)
 	}
@@ -196,7 +163,7 @@ func (m *Model) toolResult(r *llm.ToolResult, at place) (*sdk.ToolResultBlockPar
 		switch p.Kind {
 		case llm.PartText, llm.PartImage, llm.PartFile, "":
 		default:
-			return nil, unsupported("the tool result %v holds %s; this API takes text, images and files there", at, p.Kind)
+			return nil, adapter.Unsupported("the tool result %v holds %s; this API takes text, images and files there", at, p.Kind)
 		}
 		inner, ok, err := m.block(p, at)
 		if err != nil {
@@ -212,22 +179,4 @@ func (m *Model) toolResult(r *llm.ToolResult, at place) (*sdk.ToolResultBlockPar
 		b.Content = append(b.Content, out)
 	}
 	return b, nil
-}
-
-// callID is a tool call's id as the API takes it: letters, digits, _ and -. Ids of other providers may hold more. The same
-// id always becomes the same, and two that differ stay apart.
-func callID(id string) string {
-	clean := []byte(id)
-	h := uint64(14695981039346656037) // FNV-1a
-	bad := id == ""
-	for i, c := range clean {
-		h = (h ^ uint64(c)) * 1099511628211
-		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c != '_' && c != '-' {
-			clean[i], bad = '_', true
-		}
-	}
-	if !bad {
-		return id
-	}
-	return fmt.Sprintf("%s_%016x", clean, h)
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	if model == "" {
-		return nil, "", invalid("no model is named; set Model of the request, the deployment or the adapter")
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
+	if bad != nil {
+		return nil, model, bad
 	}
 	p := sdk.MessageNewParams{
 		Model: model, MaxTokens: int64(req.MaxTokens), StopSequences: req.Stop,
@@ -41,31 +42,17 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	}
 	out, err := p.MarshalJSON()
 	if err != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", err)
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
 	if req.Sink != nil {
 		out = append(out[:len(out)-1], `,"stream":true}`...)
 	}
-	for _, name := range m.extraNames() {
-		patch, ok := req.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, model, invalid("Extra[%q] is not a JSON object", name)
-		}
-		out = merge(out, patch)
-	}
-	return out, model, nil
+	out, bad = adapter.Extend(out, req, m.extraNames())
+	return out, model, bad
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
-func (m *Model) extraNames() []string {
-	if m.cfg.Provider == extraName {
-		return []string{extraName}
-	}
-	return []string{extraName, m.cfg.Provider}
-}
+func (m *Model) extraNames() []string { return adapter.ExtraNames(extraName, m.cfg.Provider) }
 
 // messages writes the conversation. System messages join the system text, wherever they stand: most models take the role
 // nowhere else. Neighbours of one role become one turn, as the API would have them, so that the results of parallel calls
@@ -88,7 +75,7 @@ func (m *Model) messages(p *sdk.MessageNewParams, req *llm.Request) *llm.Error {
 		case llm.RoleAssistant:
 			role = sdk.MessageParamRoleAssistant
 		default:
-			return invalid("Messages[%d] has the unknown role %q", i, from.Role)
+			return adapter.Invalid("Messages[%d] has the unknown role %q", i, from.Role)
 		}
 		results, blocks, err := m.blocks(from, i)
 		if err != nil {
@@ -119,7 +106,7 @@ func (m *Model) messages(p *sdk.MessageNewParams, req *llm.Request) *llm.Error {
 func (m *Model) blocks(from *llm.Message, i int) (results, rest []sdk.ContentBlockParamUnion, _ *llm.Error) {
 	for j := range from.Parts {
 		part := &from.Parts[j]
-		block, ok, err := m.block(part, place{i, j})
+		block, ok, err := m.block(part, adapter.Place{Message: i, Part: j})
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -135,24 +122,24 @@ func (m *Model) blocks(from *llm.Message, i int) (results, rest []sdk.ContentBlo
 
 func (m *Model) system(p *sdk.MessageNewParams, from *llm.Message, i int) *llm.Error {
 	for j := range from.Parts {
-		part, at := &from.Parts[j], place{i, j}
+		part, at := &from.Parts[j], adapter.Place{Message: i, Part: j}
 		if part.Kind != llm.PartText && part.Kind != "" {
-			return unsupported("%v is of kind %s; a system message is text here", at, part.Kind)
+			return adapter.Unsupported("%v is of kind %s; a system message is text here", at, part.Kind)
 		}
 		if part.Text == "" {
 			continue
 		}
 		text := sdk.TextBlockParam{Text: part.Text}
-		patch, err := m.patch(part, at)
+		patch, err := adapter.Patch(part, m.extraNames(), at)
 		if err != nil {
 			return err
 		}
 		if patch != nil {
 			raw, err := text.MarshalJSON()
 			if err != nil {
-				return invalid("%v cannot be written as JSON: %v", at, err)
+				return adapter.Invalid("%v cannot be written as JSON: %v", at, err)
 			}
-			text = param.Override[sdk.TextBlockParam](json.RawMessage(merge(raw, patch)))
+			text = param.Override[sdk.TextBlockParam](json.RawMessage(wire.Merge(raw, patch)))
 		}
 		p.System = append(p.System, text)
 	}
@@ -162,12 +149,9 @@ func (m *Model) system(p *sdk.MessageNewParams, from *llm.Message, i int) *llm.E
 func tools(p *sdk.MessageNewParams, req *llm.Request) *llm.Error {
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema := t.Parameters
-		switch {
-		case len(schema) == 0:
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		case !isObject(schema):
-			return invalid("the parameters of the tool %q are not a JSON object", t.Name)
+		schema, err := adapter.Parameters(t)
+		if err != nil {
+			return err
 		}
 		tool := sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
 		if t.Description != "" {
@@ -192,8 +176,7 @@ func tools(p *sdk.MessageNewParams, req *llm.Request) *llm.Error {
 	case llm.ToolNamed:
 		p.ToolChoice.OfTool = &sdk.ToolChoiceToolParam{Name: c.Name}
 	default:
-		return invalid("ToolChoice.Mode is %q; use %q, %q, %q or %q", c.Mode,
-			llm.ToolAuto, llm.ToolNone, llm.ToolRequired, llm.ToolNamed)
+		return adapter.UnknownMode(c.Mode)
 	}
 	return nil
 }
@@ -204,16 +187,16 @@ func format(p *sdk.MessageNewParams, f *llm.Format) *llm.Error {
 	}
 	switch f.Kind {
 	case llm.FormatSchema:
-		if !isObject(f.Schema) {
-			return invalid("Format.Schema is not a JSON object")
+		if !wire.IsObject(f.Schema) {
+			return adapter.Invalid("Format.Schema is not a JSON object")
 		}
 		schema := append(append([]byte(`{"type":"json_schema","schema":`), f.Schema...), '}')
 		p.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(schema))
 	case llm.FormatJSON:
-		return unsupported("this API has no JSON without a schema; set Format.Schema")
+		return adapter.Unsupported("this API has no JSON without a schema; set Format.Schema")
 	case "":
 	default:
-		return invalid("Format.Kind is %q; use %q", f.Kind, llm.FormatSchema)
+		return adapter.Invalid("Format.Kind is %q; use %q", f.Kind, llm.FormatSchema)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // stopWindow is the stop reason of an answer that filled the model's window.
@@ -18,12 +19,10 @@ const blockSize = 512
 // An answer adds up the blocks of one message and hands their content to the sink. Unary and streamed answers go through it
 // alike: a whole block is one that starts with all it has.
 type answer struct {
-	sink   llm.Sink // nil: whole answer only
+	adapter.Teller
 	blocks []*block
-	parts  [llm.DeltaEnd]int // parts of each kind that were told of
-	out    int               // bytes of content
-	held   int               // bytes of all that is kept, about
-	n      int               // deltas
+	out    int // bytes of content
+	held   int // bytes of all that is kept, about
 
 	id, model, requestID string
 	stop, refusal        string
@@ -36,8 +35,7 @@ type block struct {
 	wire      int // its index on the wire
 	kind      llm.DeltaKind
 	other     bool // it has no counterpart here: it is kept as it is
-	index     int  // among those of its kind
-	told      bool // it was told of, which gave it its index
+	told      adapter.Told
 	closed    bool
 	id, name  string
 	text      strings.Builder // or the arguments
@@ -175,27 +173,13 @@ func (a *answer) more(b *block, s string) error {
 	}
 	a.out += len(s)
 	if b.kind != llm.DeltaToolCall {
-		return a.emit(b, llm.Delta{Text: s})
+		return a.Tell(&b.told, llm.Delta{Kind: b.kind, Text: s})
 	}
 	d := llm.ToolCallDelta{Arguments: s}
-	if !b.told { // the name waits for the first argument: until then the provider has committed to nothing
+	if !b.told.Before() { // the name waits for the first argument: until then the provider has committed to nothing
 		d.ID, d.Name = b.id, b.name
 	}
-	return a.emit(b, llm.Delta{Call: &d})
-}
-
-func (a *answer) emit(b *block, d llm.Delta) error {
-	if !b.told {
-		b.told = true
-		b.index = a.parts[b.kind]
-		a.parts[b.kind]++
-	}
-	a.n++
-	if a.sink == nil {
-		return nil
-	}
-	d.Kind, d.Index = b.kind, b.index
-	return a.sink(d)
+	return a.Tell(&b.told, llm.Delta{Kind: b.kind, Call: &d})
 }
 
 // close ends a block. A call whose arguments did not come piece by piece has those of its start.
@@ -207,7 +191,7 @@ func (a *answer) close(b *block) error {
 	if b.kind != llm.DeltaToolCall || b.text.Len() > 0 {
 		return nil
 	}
-	fillIn(&b.input, "{}")
+	adapter.FillIn(&b.input, "{}")
 	return a.more(b, b.input)
 }
 
@@ -241,9 +225,5 @@ func (a *answer) end(d, used gjson.Result) error {
 		return nil
 	}
 	a.refusal = strings.Clone(why)
-	a.n++
-	if a.sink == nil {
-		return nil
-	}
-	return a.sink(llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
+	return a.Tell(&adapter.Told{}, llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
 }

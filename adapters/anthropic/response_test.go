@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // asStream is a whole message as the events of a stream, each text in two pieces.
@@ -24,7 +25,7 @@ func asStream(msg string) string {
 		b.ForEach(func(k, v gjson.Result) bool {
 			halves := func(kind, field, s string) {
 				for _, half := range []string{s[:len(s)/2], s[len(s)/2:]} {
-					deltas = append(deltas, fmt.Sprintf(`{"type":%q,%q:%s}`, kind, field, quote(half)))
+					deltas = append(deltas, fmt.Sprintf(`{"type":%q,%q:%s}`, kind, field, wiretest.Quote(half)))
 				}
 			}
 			begin[k.Str] = json.RawMessage(v.Raw)
@@ -97,11 +98,11 @@ func TestAnswersMeanTheSameWholeAndStreamed(t *testing.T) {
 		{"the limit", `{"type":"text","text":"On"}`, `"stop_reason":"max_tokens"`, llm.StopLength, "max_tokens", []llm.Part{text("On")}, "", nil},
 		{"tools in parallel", `{"type":"text","text":"Look:"},{"type":"tool_use","id":"c1","name":"look","input":{"where":["here",1]}},` +
 			`{"type":"tool_use","id":"c2","name":"look","input":{},"caller":{"type":"direct"}}`, `"stop_reason":"tool_use"`,
-			llm.StopToolCalls, "tool_use", []llm.Part{text("Look:"), calls("c1", "look", `{"where":["here",1]}`),
+			llm.StopToolCalls, "tool_use", []llm.Part{text("Look:"), wiretest.Call("c1", "look", `{"where":["here",1]}`),
 				{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: "c2", Name: "look", Arguments: json.RawMessage(`{}`)}, Extra: extra(`{"caller":{"type":"direct"}}`)}},
 			"", nil},
 		{"tools under another reason", `{"type":"tool_use","id":"c1","name":"look","input":{}}`, `"stop_reason":"end_turn"`,
-			llm.StopToolCalls, "end_turn", []llm.Part{calls("c1", "look", `{}`)}, "", nil},
+			llm.StopToolCalls, "end_turn", []llm.Part{wiretest.Call("c1", "look", `{}`)}, "", nil},
 		{"thinking", `{"type":"thinking","thinking":"Hm. \"So\"","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},` +
 			`{"type":"thinking","thinking":"","signature":"ZW1wdHk="},{"type":"text","text":"Yes"}`, `"stop_reason":"end_turn"`,
 			llm.StopEnd, "end_turn", []llm.Part{
@@ -125,7 +126,7 @@ func TestAnswersMeanTheSameWholeAndStreamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			msg := whole(c.content, c.rest)
-			one, err := serve(t, says(200, jsonType, msg, "Request-Id", "req_7")).Call(t.Context(), ask("Hello?"))
+			one, err := serve(t, wiretest.Says(200, wiretest.JSON, msg, "Request-Id", "req_7")).Call(t.Context(), wiretest.Ask("Hello?"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +154,7 @@ func TestAnswersMeanTheSameWholeAndStreamed(t *testing.T) {
 				}
 			}
 			var acc llm.Accumulator
-			two, err := serve(t, says(200, sseType, asStream(msg), "Request-Id", "req_7")).Call(t.Context(), streamed(&acc))
+			two, err := serve(t, wiretest.Says(200, wiretest.SSE, asStream(msg), "Request-Id", "req_7")).Call(t.Context(), wiretest.Streamed(&acc))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,12 +187,14 @@ func TestAnswersGoBackUnchanged(t *testing.T) {
 	content := `{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},` +
 		`{"type":"server_tool_use","id":"srv_1","name":"web_search","input":{"query":"q"}},` +
 		`{"type":"text","text":"So","citations":[{"type":"a"}]},{"type":"tool_use","id":"c1","name":"look","input":{"a":1},"caller":{"type":"direct"}}`
-	resp, err := serve(t, says(200, sseType, asStream(whole(content, `"stop_reason":"tool_use"`)))).Call(t.Context(), streamed(&llm.Accumulator{}))
+	resp, err := serve(t, wiretest.Says(200, wiretest.SSE, asStream(whole(content, `"stop_reason":"tool_use"`)))).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := sent(t, &llm.Request{Messages: []llm.Message{llm.User("a"), {Role: llm.RoleAssistant, Parts: resp.Parts}, message(llm.RoleTool, result("c1", false))}})
-	got := json.RawMessage(gjson.GetBytes(body, "messages.1.content").Raw)
+	body := wiretest.Sent(t, by(t), hello, &llm.Request{Messages: []llm.Message{
+		llm.User("a"), {Role: llm.RoleAssistant, Parts: resp.Parts}, wiretest.Message(llm.RoleTool, wiretest.Result("c1", false)),
+	}})
+	got := json.RawMessage(gjson.Get(body, "messages.1.content").Raw)
 	if want := json.RawMessage("[" + content + "]"); !sameJSON(got, want) {
 		t.Errorf("sent back as %s, came as %s", got, want)
 	}
@@ -202,8 +205,8 @@ func TestAFullWindowIsTooLongWithWhatCame(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, body string
 		req        *llm.Request
-	}{"whole": {jsonType, msg, ask("Hello?")}, "streamed": {sseType, asStream(msg), streamed(&llm.Accumulator{})}} {
-		resp, err := serve(t, says(200, c.kind, c.body)).Call(t.Context(), c.req)
+	}{"whole": {wiretest.JSON, msg, wiretest.Ask("Hello?")}, "streamed": {wiretest.SSE, asStream(msg), wiretest.Streamed(&llm.Accumulator{})}} {
+		resp, err := serve(t, wiretest.Says(200, c.kind, c.body)).Call(t.Context(), c.req)
 		e := llm.AsError(err)
 		if resp != nil || e.Class != llm.TooLong || e.Partial.Text() != "Partly" || e.Usage.Output != 40 || e.Commit != llm.Committed {
 			t.Errorf("%s: %+v", name, e)
@@ -215,7 +218,7 @@ func TestArgumentsCutByTheLimitAreBadOutput(t *testing.T) {
 	body := events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"look","input":{}}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"where\":\"he"}}`,
 		closed, `{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":4}}`, over)
-	_, err := serve(t, says(200, sseType, body)).Call(t.Context(), streamed(&llm.Accumulator{}))
+	_, err := serve(t, wiretest.Says(200, wiretest.SSE, body)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	if e := llm.AsError(err); e.Class != llm.BadOutput || len(e.Partial.ToolCalls()) != 0 || e.Evidence.Code != "max_tokens" {
 		t.Errorf("%+v", e)
 	}
@@ -244,7 +247,7 @@ func TestUsageIsTheNewestThatWasTold(t *testing.T) {
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, over}, llm.Usage{Input: 10, Output: 3, Estimated: true}},
 		{"none at all", []string{opened, piece("Hello"), `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, over}, llm.Usage{Output: 2, Estimated: true}},
 	} {
-		resp, err := serve(t, says(200, sseType, events(c.datas...))).Call(t.Context(), streamed(&llm.Accumulator{}))
+		resp, err := serve(t, wiretest.Says(200, wiretest.SSE, events(c.datas...))).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 		if err != nil || resp.Usage != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", c.name, resp, err, c.want)
 		}
@@ -255,7 +258,7 @@ func TestABlockOfTheFutureIsKeptAsItBegan(t *testing.T) {
 	body := events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"hologram","x":1}}`,
 		piece("5"), closed, ended, over)
 	var acc llm.Accumulator
-	resp, err := serve(t, says(200, sseType, body)).Call(t.Context(), streamed(&acc))
+	resp, err := serve(t, wiretest.Says(200, wiretest.SSE, body)).Call(t.Context(), wiretest.Streamed(&acc))
 	want := []llm.Part{{Kind: llm.PartReasoning, Extra: extra(`{"type":"hologram","x":1}`)}}
 	if err != nil || !reflect.DeepEqual(resp.Parts, want) || len(acc.Response().Parts) != 0 {
 		t.Errorf("%s, %v; the sink got %s", show(resp), err, show(acc.Response()))

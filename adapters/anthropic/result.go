@@ -9,6 +9,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // response is the whole answer.
@@ -26,19 +28,19 @@ func (a *answer) response() *llm.Response {
 		a.keep("usage", gjson.ParseBytes(a.usage.raw))
 	}
 	if len(a.extra) > 0 {
-		r.Extra = extraOf(a.extra)
+		r.Extra = adapter.ExtraOf(extraName, a.extra)
 	}
 	return r
 }
 
 // partial is what a broken answer has of content, without calls whose arguments are not complete. nil: nothing.
 func (a *answer) partial() *llm.Response {
-	if a.n == 0 {
+	if !a.Begun() {
 		return nil
 	}
 	r := &llm.Response{Model: a.model, StopDetail: a.stop, Refusal: a.refusal}
 	for _, b := range a.blocks {
-		if !b.told || b.kind == llm.DeltaToolCall && !json.Valid([]byte(b.text.String())) {
+		if !b.told.Before() || b.kind == llm.DeltaToolCall && !json.Valid([]byte(b.text.String())) {
 			continue
 		}
 		if p, ok := b.part(); ok {
@@ -69,8 +71,8 @@ func (b *block) part() (p llm.Part, ok bool) {
 		}
 	case b.kind == llm.DeltaReasoning:
 		p.Kind, p.Text = llm.PartReasoning, text
-		if b.signature.Len() > 0 {
-			with("signature", quoted(b.signature.String()))
+		if raw, err := wire.Marshal(b.signature.String()); err == nil && b.signature.Len() > 0 {
+			with("signature", raw)
 		}
 	case b.kind == llm.DeltaToolCall:
 		p.Kind = llm.PartToolCall
@@ -82,7 +84,7 @@ func (b *block) part() (p llm.Part, ok bool) {
 		}
 	}
 	if len(extra) > 0 {
-		p.Extra = extraOf(extra)
+		p.Extra = adapter.ExtraOf(extraName, extra)
 	}
 	return p, p.Text != "" || p.Call != nil || p.Extra != nil
 }
@@ -115,22 +117,6 @@ func (b *block) keep(name string, v gjson.Result) {
 		b.extra = map[string]json.RawMessage{}
 	}
 	b.extra[strings.Clone(name)] = json.RawMessage(v.Raw)
-}
-
-func quoted(s string) []byte {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return []byte(`""`) // no string fails
-	}
-	return raw
-}
-
-func extraOf(fields map[string]json.RawMessage) map[string]json.RawMessage {
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return nil // all of them were parts of valid JSON
-	}
-	return map[string]json.RawMessage{extraName: raw}
 }
 
 func stopReason(s string) llm.StopReason {

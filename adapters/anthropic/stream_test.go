@@ -2,15 +2,16 @@ package anthropic_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/anthropic"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // TestStreamsThatAreWhole lists what a stream may have beside the events that the API's pages show.
@@ -19,35 +20,35 @@ func TestStreamsThatAreWhole(t *testing.T) {
 	tool := func(start, delta string) []string {
 		datas := []string{begun, `{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"c1","name":"look"` + start + `}}`}
 		if delta != "" {
-			datas = append(datas, `{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":`+quote(delta)+`}}`)
+			datas = append(datas, `{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":`+wiretest.Quote(delta)+`}}`)
 		}
 		return append(datas, `{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":4}}`, over)
 	}
 	for _, c := range []struct{ name, kind, body, want string }{
-		{"as documented", sseType, events(good...), "Hello"},
-		{"pings and comments", sseType, ": hi\n\n" + events(begun) + "event: ping\ndata: {\"type\": \"ping\"}\n\n" + events(good[1:3]...) + ": still here\n\n" + events(good[3:]...), "Hello"},
+		{"as documented", wiretest.SSE, events(good...), "Hello"},
+		{"pings and comments", wiretest.SSE, ": hi\n\n" + events(begun) + "event: ping\ndata: {\"type\": \"ping\"}\n\n" + events(good[1:3]...) + ": still here\n\n" + events(good[3:]...), "Hello"},
 		{"CR LF and a byte order mark", "text/event-stream; charset=utf-8", "\ufeff" + strings.ReplaceAll(events(good...), "\n", "\r\n"), "Hello"},
-		{"no names", sseType, "data: " + strings.Join(good, "\n\ndata: ") + "\n\n", "Hello"},
-		{"names without types", sseType, strings.ReplaceAll(strings.ReplaceAll(events(good...), `"type":"message_stop"`, ""), `"type":"content_block_delta",`, ""), "Hello"},
-		{"no last line feed", sseType, strings.TrimRight(events(good...), "\n"), "Hello"},
-		{"[DONE] and empty data", sseType, "data:\n\n" + events(good[:3]...) + "data: [DONE]\n\n" + events(good[3:]...) + "data: [DONE]\n\n", "Hello"},
-		{"events of the future", sseType, events(begun, `{"type":"weather","index":0}`, opened, piece("Hel"), `{"type":"content_block_delta","index":0,"delta":{"type":"mood_delta","mood":"x"}}`,
+		{"no names", wiretest.SSE, "data: " + strings.Join(good, "\n\ndata: ") + "\n\n", "Hello"},
+		{"names without types", wiretest.SSE, strings.ReplaceAll(strings.ReplaceAll(events(good...), `"type":"message_stop"`, ""), `"type":"content_block_delta",`, ""), "Hello"},
+		{"no last line feed", wiretest.SSE, strings.TrimRight(events(good...), "\n"), "Hello"},
+		{"[DONE] and empty data", wiretest.SSE, "data:\n\n" + events(good[:3]...) + "data: [DONE]\n\n" + events(good[3:]...) + "data: [DONE]\n\n", "Hello"},
+		{"events of the future", wiretest.SSE, events(begun, `{"type":"weather","index":0}`, opened, piece("Hel"), `{"type":"content_block_delta","index":0,"delta":{"type":"mood_delta","mood":"x"}}`,
 			piece("lo"), closed, ended, over), "Hello"},
-		{"no start of the block", sseType, events(begun, piece("Hello"), ended, over), "Hello"},
-		{"no stop of the block", sseType, events(begun, opened, piece("Hello"), ended, over), "Hello"},
-		{"noise after the stop reason", sseType, events(begun, opened, piece("Hello"), closed, ended, `{"type":"content_bl`, over), "Hello"},
-		{"what follows message_stop", sseType, events(append(good, `{"type":"error","error":{"type":"api_error","message":"late"}}`)...), "Hello"},
+		{"no start of the block", wiretest.SSE, events(begun, piece("Hello"), ended, over), "Hello"},
+		{"no stop of the block", wiretest.SSE, events(begun, opened, piece("Hello"), ended, over), "Hello"},
+		{"noise after the stop reason", wiretest.SSE, events(begun, opened, piece("Hello"), closed, ended, `{"type":"content_bl`, over), "Hello"},
+		{"what follows message_stop", wiretest.SSE, events(append(good, `{"type":"error","error":{"type":"api_error","message":"late"}}`)...), "Hello"},
 		{"under another type", "text/plain", events(good...), "Hello"},
-		{"in one piece", jsonType, hello, "Hello"},
+		{"in one piece", wiretest.JSON, hello, "Hello"},
 		{"in one piece under another type", "text/plain", " \n" + hello, "Hello"},
-		{"arguments in the start", sseType, events(tool(`,"input":{"a":1}`, "")...), `c1 look {"a":1}`},
-		{"arguments in the start and in pieces", sseType, events(tool(`,"input":{"a":1}`, `{"b":2}`)...), `c1 look {"b":2}`},
-		{"no arguments", sseType, events(tool(`,"input":{}`, "")...), `c1 look {}`},
-		{"no input", sseType, events(tool("", "")...), `c1 look {}`},
+		{"arguments in the start", wiretest.SSE, events(tool(`,"input":{"a":1}`, "")...), `c1 look {"a":1}`},
+		{"arguments in the start and in pieces", wiretest.SSE, events(tool(`,"input":{"a":1}`, `{"b":2}`)...), `c1 look {"b":2}`},
+		{"no arguments", wiretest.SSE, events(tool(`,"input":{}`, "")...), `c1 look {}`},
+		{"no input", wiretest.SSE, events(tool("", "")...), `c1 look {}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var acc llm.Accumulator
-			resp, err := serve(t, says(200, c.kind, c.body)).Call(t.Context(), streamed(&acc))
+			resp, err := serve(t, wiretest.Says(200, c.kind, c.body)).Call(t.Context(), wiretest.Streamed(&acc))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +67,7 @@ func TestStreamsThatAreWhole(t *testing.T) {
 		})
 	}
 	t.Run("for a caller who asked for one piece", func(t *testing.T) {
-		resp, err := serve(t, says(200, sseType, events(good...))).Call(t.Context(), ask("Hello?"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.SSE, events(good...))).Call(t.Context(), wiretest.Ask("Hello?"))
 		if err != nil || resp.Text() != "Hello" {
 			t.Errorf("%+v, %v", resp, err)
 		}
@@ -82,41 +83,41 @@ func TestStreamsThatAreNot(t *testing.T) {
 		got              string // the part received
 		evidence         string
 	}{
-		{"an end after the text", sseType, events(begun, opened, piece("Hel")), llm.Interrupted, "Hel", ""},
-		{"an end after the stop reason", sseType, events(begun, opened, piece("Hello"), closed, ended), llm.Interrupted, "Hello", ""},
-		{"message_stop without a reason", sseType, events(begun, opened, piece("Hello"), closed, over), llm.Interrupted, "Hello", ""},
-		{"an end before the text", sseType, events(begun, opened), llm.Interrupted, "", ""},
-		{"nothing", sseType, "", llm.Interrupted, "", ""},
-		{"pings alone", sseType, events(`{"type":"ping"}`, `{"type":"ping"}`), llm.Interrupted, "", ""},
-		{"an error first", sseType, events(overloaded), llm.Overloaded, "", overloaded},
-		{"an error before the text", sseType, events(begun, opened, overloaded), llm.Overloaded, "", overloaded},
-		{"an error before a call's arguments", sseType, events(begun,
+		{"an end after the text", wiretest.SSE, events(begun, opened, piece("Hel")), llm.Interrupted, "Hel", ""},
+		{"an end after the stop reason", wiretest.SSE, events(begun, opened, piece("Hello"), closed, ended), llm.Interrupted, "Hello", ""},
+		{"message_stop without a reason", wiretest.SSE, events(begun, opened, piece("Hello"), closed, over), llm.Interrupted, "Hello", ""},
+		{"an end before the text", wiretest.SSE, events(begun, opened), llm.Interrupted, "", ""},
+		{"nothing", wiretest.SSE, "", llm.Interrupted, "", ""},
+		{"pings alone", wiretest.SSE, events(`{"type":"ping"}`, `{"type":"ping"}`), llm.Interrupted, "", ""},
+		{"an error first", wiretest.SSE, events(overloaded), llm.Overloaded, "", overloaded},
+		{"an error before the text", wiretest.SSE, events(begun, opened, overloaded), llm.Overloaded, "", overloaded},
+		{"an error before a call's arguments", wiretest.SSE, events(begun,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"look","input":{}}}`, overloaded), llm.Overloaded, "", overloaded},
-		{"an error after the text", sseType, events(begun, opened, piece("Hel"), overloaded), llm.Interrupted, "Hel", overloaded},
-		{"an error after the stop reason", sseType, events(begun, opened, piece("Hel"), closed, ended, overloaded), llm.Interrupted, "Hel", overloaded},
-		{"an error without a name", sseType, "data: " + overloaded + "\n\n", llm.Overloaded, "", overloaded},
-		{"an error by its name alone", sseType, "event: error\ndata: the provider is overloaded\n\n", llm.Overloaded, "", "the provider is overloaded"},
-		{"an error by its name, in a form of its own", sseType, "event: error\ndata: {\"detail\":\"Overloaded\"}\n\n", llm.Overloaded, "", `{"detail":"Overloaded"}`},
-		{"an error object without a type", sseType, "data: {\"error\":{\"type\":\"rate_limit_error\",\"message\":\"slow down\"}}\n\n", llm.RateLimited, "", ""},
-		{"a filter after the text", sseType, events(begun, opened, piece("Hel"),
+		{"an error after the text", wiretest.SSE, events(begun, opened, piece("Hel"), overloaded), llm.Interrupted, "Hel", overloaded},
+		{"an error after the stop reason", wiretest.SSE, events(begun, opened, piece("Hel"), closed, ended, overloaded), llm.Interrupted, "Hel", overloaded},
+		{"an error without a name", wiretest.SSE, "data: " + overloaded + "\n\n", llm.Overloaded, "", overloaded},
+		{"an error by its name alone", wiretest.SSE, "event: error\ndata: the provider is overloaded\n\n", llm.Overloaded, "", "the provider is overloaded"},
+		{"an error by its name, in a form of its own", wiretest.SSE, "event: error\ndata: {\"detail\":\"Overloaded\"}\n\n", llm.Overloaded, "", `{"detail":"Overloaded"}`},
+		{"an error object without a type", wiretest.SSE, "data: {\"error\":{\"type\":\"rate_limit_error\",\"message\":\"slow down\"}}\n\n", llm.RateLimited, "", ""},
+		{"a filter after the text", wiretest.SSE, events(begun, opened, piece("Hel"),
 			`{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}`), llm.Refused, "Hel", ""},
-		{"an error without framing", sseType, overloaded, llm.Overloaded, "", overloaded},
-		{"an error without framing, on many lines", sseType, "{\n \"type\": \"error\",\n \"error\": {\"type\": \"overloaded_error\", \"message\": \"Overloaded\"}\n}\n", llm.Overloaded, "", ""},
-		{"an error as JSON", jsonType, overloaded, llm.Overloaded, "", overloaded},
-		{"a page where a stream was promised", sseType, page, llm.BadOutput, "", page},
+		{"an error without framing", wiretest.SSE, overloaded, llm.Overloaded, "", overloaded},
+		{"an error without framing, on many lines", wiretest.SSE, "{\n \"type\": \"error\",\n \"error\": {\"type\": \"overloaded_error\", \"message\": \"Overloaded\"}\n}\n", llm.Overloaded, "", ""},
+		{"an error as JSON", wiretest.JSON, overloaded, llm.Overloaded, "", overloaded},
+		{"a page where a stream was promised", wiretest.SSE, page, llm.BadOutput, "", page},
 		{"a page", "text/html", page, llm.BadOutput, "", page},
 		{"words", "text/plain", "I apologize", llm.BadOutput, "", ""},
-		{"another API's stream", sseType, `data: {"id":"x","object":"chat.completion.chunk","choices":[{"delta":{"content":"Hi"}}]}` + "\n\ndata: [DONE]\n\n", llm.BadOutput, "", ""},
-		{"another API's answer", jsonType, `{"id":"x","object":"chat.completion","choices":[{"message":{"content":"Hi"}}]}`, llm.BadOutput, "", ""},
-		{"a damaged event first", sseType, events(begun, `{"type":"content_block_delta","index":0,"delta":{"ty`), llm.BadOutput, "", ""},
-		{"a damaged event", sseType, events(begun, opened, piece("Hel"), `{"type":"content_block_de`, piece("lo"), closed, ended, over), llm.Interrupted, "Hel", ""},
-		{"a rune cut in two", sseType, events(begun, opened, piece("Hel"), strings.Replace(piece("X"), "X", "\xe2\x82", 1), closed, ended, over), llm.Interrupted, "Hel", ""},
-		{"an event without end", sseType, "data: " + strings.Repeat("x", 5<<20), llm.BadOutput, "", ""},
-		{"an event without end after the text", sseType, events(begun, opened, piece("Hel")) + "data: " + strings.Repeat("x", 5<<20), llm.Interrupted, "Hel", ""},
+		{"another API's stream", wiretest.SSE, `data: {"id":"x","object":"chat.completion.chunk","choices":[{"delta":{"content":"Hi"}}]}` + "\n\ndata: [DONE]\n\n", llm.BadOutput, "", ""},
+		{"another API's answer", wiretest.JSON, `{"id":"x","object":"chat.completion","choices":[{"message":{"content":"Hi"}}]}`, llm.BadOutput, "", ""},
+		{"a damaged event first", wiretest.SSE, events(begun, `{"type":"content_block_delta","index":0,"delta":{"ty`), llm.BadOutput, "", ""},
+		{"a damaged event", wiretest.SSE, events(begun, opened, piece("Hel"), `{"type":"content_block_de`, piece("lo"), closed, ended, over), llm.Interrupted, "Hel", ""},
+		{"a rune cut in two", wiretest.SSE, events(begun, opened, piece("Hel"), strings.Replace(piece("X"), "X", "\xe2\x82", 1), closed, ended, over), llm.Interrupted, "Hel", ""},
+		{"an event without end", wiretest.SSE, "data: " + strings.Repeat("x", 5<<20), llm.BadOutput, "", ""},
+		{"an event without end after the text", wiretest.SSE, events(begun, opened, piece("Hel")) + "data: " + strings.Repeat("x", 5<<20), llm.Interrupted, "Hel", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var acc llm.Accumulator
-			resp, err := serve(t, says(200, c.kind, c.body)).Call(t.Context(), streamed(&acc))
+			resp, err := serve(t, wiretest.Says(200, c.kind, c.body)).Call(t.Context(), wiretest.Streamed(&acc))
 			e := llm.AsError(err)
 			if resp != nil || e.Class != c.class {
 				t.Fatalf("%+v, %v of class %v (rule %s), want %v", resp, err, e.Class, e.Rule, c.class)
@@ -141,7 +142,7 @@ func TestStreamsThatAreNot(t *testing.T) {
 }
 
 func TestABrokenStreamTellsItsUsageSoFar(t *testing.T) {
-	_, err := serve(t, says(200, sseType, events(begun, opened, piece("Hello, world")))).Call(t.Context(), streamed(&llm.Accumulator{}))
+	_, err := serve(t, wiretest.Says(200, wiretest.SSE, events(begun, opened, piece("Hello, world")))).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	if e, want := llm.AsError(err), (llm.Usage{Input: 10, Output: 3, Estimated: true}); e.Usage != want {
 		t.Errorf("%+v, want %+v", e.Usage, want)
 	}
@@ -151,33 +152,17 @@ func TestThePartialAnswerHasNoHalfCalls(t *testing.T) {
 	half := func(i int, id, args string) []string {
 		return []string{
 			fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":%q,"name":"look","input":{}}}`, i, id),
-			fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, i, quote(args)),
+			fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, i, wiretest.Quote(args)),
 		}
 	}
 	datas := append([]string{begun}, half(0, "c1", `{"a":1}`)...)
 	datas = append(datas, half(1, "c2", `{"a":`)...)
-	_, err := serve(t, says(200, sseType, events(datas...))).Call(t.Context(), streamed(&llm.Accumulator{}))
+	_, err := serve(t, wiretest.Says(200, wiretest.SSE, events(datas...))).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	e := llm.AsError(err)
 	if got := e.Partial.ToolCalls(); len(got) != 1 || got[0].ID != "c1" {
 		t.Errorf("Partial has %s", show(e.Partial))
 	}
 }
-
-// endless is a body without end that counts what is read of it.
-type endless struct {
-	piece string
-	read  int
-	at    int
-}
-
-func (e *endless) Read(p []byte) (int, error) {
-	n := copy(p, e.piece[e.at:])
-	e.at = (e.at + n) % len(e.piece)
-	e.read += n
-	return n, nil
-}
-
-func (e *endless) Close() error { return nil }
 
 func TestNothingIsReadWithoutBound(t *testing.T) {
 	for _, c := range []struct {
@@ -188,27 +173,24 @@ func TestNothingIsReadWithoutBound(t *testing.T) {
 		class  llm.Class
 		most   int
 	}{
-		{"a failure", 503, jsonType, "x", llm.Unavailable, 1 << 20},
-		{"lines without framing", 200, sseType, "nothing\n", llm.BadOutput, 1 << 20},
-		{"a line without end", 200, sseType, "x", llm.BadOutput, 5 << 20},
-		{"an answer", 200, jsonType, "[", llm.BadOutput, 33 << 20},
-		{"a stream of blocks", 200, sseType, events(opened, closed), llm.BadOutput, 35 << 20},
-		{"a stream of signatures", 200, sseType, events(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"` +
+		{"a failure", 503, wiretest.JSON, "x", llm.Unavailable, 1 << 20},
+		{"lines without framing", 200, wiretest.SSE, "nothing\n", llm.BadOutput, 1 << 20},
+		{"a line without end", 200, wiretest.SSE, "x", llm.BadOutput, 5 << 20},
+		{"an answer", 200, wiretest.JSON, "[", llm.BadOutput, 33 << 20},
+		{"a stream of blocks", 200, wiretest.SSE, events(opened, closed), llm.BadOutput, 35 << 20},
+		{"a stream of signatures", 200, wiretest.SSE, events(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"` +
 			strings.Repeat("x", 1<<16) + `"}}`), llm.BadOutput, 35 << 20},
-		{"a stream of text", 200, sseType, events(piece(strings.Repeat("x", 1<<20))), llm.BadOutput, 35 << 20},
+		{"a stream of text", 200, wiretest.SSE, events(piece(strings.Repeat("x", 1<<20))), llm.BadOutput, 35 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			body := &endless{piece: strings.Repeat(c.piece, max(1, 32<<10/len(c.piece)))}
-			m := anthropic.New(anthropic.Config{Model: "claude-test", HTTPClient: &http.Client{
-				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-					return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}}, Body: body, Request: r}, nil
-				}),
-			}})
-			req := ask("Hello?")
+			body := &wiretest.Endless{Text: strings.Repeat(c.piece, max(1, 32<<10/len(c.piece)))}
+			m := anthropic.New(anthropic.Config{Model: "claude-test", HTTPClient: wiretest.InMemory(c.status, c.kind,
+				func(context.Context) io.Reader { return body })})
+			req := wiretest.Ask("Hello?")
 			req.Sink = func(llm.Delta) error { return nil }
 			_, err := m.Call(t.Context(), req)
-			if llm.ClassOf(err) != c.class || body.read > c.most {
-				t.Errorf("%d bytes were read, %v", body.read, err)
+			if llm.ClassOf(err) != c.class || body.N > c.most {
+				t.Errorf("%d bytes were read, %v", body.N, err)
 			}
 			if n := len(llm.AsError(err).Evidence.Body); n > 64<<10 {
 				t.Errorf("the evidence has %d bytes", n)
@@ -221,11 +203,11 @@ func TestDeepNestingCostsNoStack(t *testing.T) {
 	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20)) // beyond it the process ends
 	deep := strings.Repeat("[", 4_000_000)
 	for _, c := range []struct{ name, kind, body string }{
-		{"in an event", sseType, events(begun, opened, piece("Hel"), `{"type":"content_block_delta","index":0,"delta":`+deep+"}")},
-		{"without framing", sseType, `{"type":"error","error":` + deep + "}"},
-		{"in an answer", jsonType, `{"content":` + deep + "}"},
+		{"in an event", wiretest.SSE, events(begun, opened, piece("Hel"), `{"type":"content_block_delta","index":0,"delta":`+deep+"}")},
+		{"without framing", wiretest.SSE, `{"type":"error","error":` + deep + "}"},
+		{"in an answer", wiretest.JSON, `{"content":` + deep + "}"},
 	} {
-		_, err := serve(t, says(200, c.kind, c.body)).Call(t.Context(), streamed(&llm.Accumulator{}))
+		_, err := serve(t, wiretest.Says(200, c.kind, c.body)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 		if class := llm.ClassOf(err); class.Owner() != llm.OwnerTransient {
 			t.Errorf("%s: class %v", c.name, class)
 		}
@@ -239,12 +221,9 @@ func TestADeltaAllocatesLittle(t *testing.T) {
 			datas = append(datas, piece(" word"))
 		}
 		body := []byte(events(append(datas, closed, ended, over)...))
-		m := anthropic.New(anthropic.Config{Model: "claude-test", HTTPClient: &http.Client{
-			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {sseType}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
-			}),
-		}})
-		req := ask("Hello?")
+		m := anthropic.New(anthropic.Config{Model: "claude-test", HTTPClient: wiretest.InMemory(200, wiretest.SSE,
+			func(context.Context) io.Reader { return bytes.NewReader(body) })})
+		req := wiretest.Ask("Hello?")
 		req.Sink = func(llm.Delta) error { return nil }
 		return testing.AllocsPerRun(10, func() {
 			if _, err := m.Call(t.Context(), req); err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // usage is what the API counts. Input does not hold what was read from or written to the cache.
@@ -42,7 +43,7 @@ func (a *answer) count(u gjson.Result) {
 	if a.usage.raw == nil {
 		a.usage.raw = []byte(u.Raw)
 	} else {
-		a.usage.raw = merge(a.usage.raw, []byte(u.Raw))
+		a.usage.raw = wire.Merge(a.usage.raw, []byte(u.Raw))
 	}
 }
 

@@ -6,17 +6,17 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An answer adds up the content blocks of one message and hands their content to the sink. Unary and streamed answers go
 // through it alike: a whole block is one that starts, gets all it has at once, and stops.
 type answer struct {
-	sink   llm.Sink // nil: whole answer only
+	adapter.Teller
 	blocks []*block
-	parts  [llm.DeltaEnd]int // parts of each kind that were told of
-	out    int               // bytes of content
-	n      int               // deltas
-	size   int               // bytes of everything that is kept
+	out    int // bytes of content
+	size   int // bytes of everything that is kept
 
 	model   string // as the prompt router chose it
 	stop    string
@@ -90,7 +90,7 @@ type wireDelta struct {
 
 // block takes in a block that came whole.
 func (a *answer) block(i int, raw json.RawMessage) error {
-	if !isObject(raw) {
+	if !wire.IsObject(raw) {
 		return nil
 	}
 	var w wireBlock
@@ -205,7 +205,7 @@ func (a *answer) more(b *block, s string) error {
 		d = llm.Delta{Kind: llm.DeltaReasoning, Text: s}
 	case llm.PartToolCall:
 		call := &llm.ToolCallDelta{Arguments: s}
-		if !b.told { // the name waits for the first argument: until then the provider has committed to nothing
+		if !b.told.Before() { // the name waits for the first argument: until then the provider has committed to nothing
 			call.ID, call.Name = b.tool.ID, b.tool.Name
 		}
 		d = llm.Delta{Kind: llm.DeltaToolCall, Call: call}
@@ -213,17 +213,7 @@ func (a *answer) more(b *block, s string) error {
 		return nil
 	}
 	a.out += len(s)
-	if !b.told {
-		b.told = true
-		b.index = a.parts[d.Kind]
-		a.parts[d.Kind]++
-	}
-	a.n++
-	if a.sink == nil {
-		return nil
-	}
-	d.Index = b.index
-	return a.sink(d)
+	return a.Tell(&b.told, d)
 }
 
 // close ends a block. A call without arguments has empty ones.

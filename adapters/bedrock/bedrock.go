@@ -29,13 +29,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // extraName is the key of Extra that is meant for this API, whatever the provider is called.
@@ -74,9 +74,8 @@ type Model struct {
 	cfg     Config // with the defaults filled in
 	options bedrockruntime.Options
 	client  *bedrockruntime.Client
-	// secrets are the headers' values that must not show up in errors.
-	secrets []string
-	most    int // bytes of an answer
+	account *adapter.Account // who calls
+	most    int              // bytes of an answer
 }
 
 // String says where m leads, without keys.
@@ -95,27 +94,25 @@ func New(cfg Config) *Model {
 }
 
 func newModel(cfg Config) (*Model, error) {
-	fillIn(&cfg.Provider, extraName)
+	adapter.FillIn(&cfg.Provider, extraName)
 	if aws.IsCredentialsProvider(cfg.Credentials, (*aws.AnonymousCredentials)(nil)) {
 		cfg.Credentials = nil
 	}
 	if err := check(&cfg); err != nil {
 		return nil, err
 	}
-	var err error
+	account, err := adapter.NewAccount(adapter.Account{
+		Provider: cfg.Provider, APIKey: cfg.APIKey, Key: cfg.Key, KeyHeader: adapter.Bearer, Header: cfg.Header,
+	})
+	if err != nil {
+		return nil, err
+	}
 	if cfg.BaseURL, err = baseURL(cfg.BaseURL); err != nil {
 		return nil, err
 	}
-	cfg.Header = cfg.Header.Clone()
-	m := &Model{cfg: cfg, options: options(&cfg), secrets: secretsOf(cfg.Header), most: maxAnswer}
+	m := &Model{cfg: cfg, options: options(&cfg), account: account, most: maxAnswer}
 	m.client = newClient(m.options)
 	return m, nil
-}
-
-func fillIn(s *string, other string) {
-	if *s == "" {
-		*s = other
-	}
 }
 
 func check(cfg *Config) error {
@@ -132,18 +129,6 @@ func check(cfg *Config) error {
 		return fmt.Errorf("%q in Region is no name of a region, such as us-east-1", cfg.Region)
 	case ways > 1:
 		return errors.New("more than one of Credentials, APIKey and Key is set; set one")
-	case !validKey(cfg.APIKey):
-		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
-	}
-	for name, values := range cfg.Header {
-		if !validName(name) {
-			return fmt.Errorf("%q in Header is no header name", name)
-		}
-		for _, v := range values {
-			if strings.ContainsAny(v, "\r\n\x00") {
-				return fmt.Errorf("%q in Header has a line break in its value", name)
-			}
-		}
 	}
 	return nil
 }
@@ -157,51 +142,22 @@ func validRegion(region string) bool {
 	return true
 }
 
-func validKey(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
-}
-
 func baseURL(base string) (string, error) {
 	if base == "" {
 		return "", nil
 	}
-	u, err := url.Parse(base)
+	u, err := adapter.ParseBase(base)
 	switch {
 	case err != nil:
-		return "", errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", errors.New("BaseURL must begin with http:// or https:// and a host")
+		return "", err
 	case u.User != nil:
 		return "", errors.New("BaseURL has a user or a password in it; put keys into APIKey or Header")
-	case u.RawQuery != "":
-		return "", errors.New("BaseURL has a query, which would get lost; put keys into APIKey or Header")
 	}
-	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/model")
-	u.RawPath, u.Fragment = "", ""
-	return u.String(), nil
+	u.Path = strings.TrimSuffix(u.Path, "/model")
+	return u.String(), adapter.NoQuery(u)
 }
 
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	c := &call{m: m, ctx: ctx, req: req}
-	resp, err := c.do()
-	if err != nil {
-		return nil, err
-	}
-	return resp, nil
+	return m.newCall(ctx, req).do()
 }

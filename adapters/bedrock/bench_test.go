@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
-	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -26,22 +26,13 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, frameType, benchStream()))
-	n := 0
-	req := ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	m := serve(b, wiretest.Says(200, frameType, benchStream()))
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client := serve(b, says(200, frameType, benchStream())).Client()
+	client := serve(b, wiretest.Says(200, frameType, benchStream())).Client()
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -67,24 +58,12 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, hello))
-	req := ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	m := serve(b, wiretest.Says(200, wiretest.JSON, hello))
+	wiretest.BenchCall(b, m)
 }
 
 // BenchmarkFailure is a call that fails, whose evidence is read and classified.
 func BenchmarkFailure(b *testing.B) {
-	m := serve(b, says(429, jsonType, `{"message":"Too many requests, please wait."}`, "X-Amzn-Errortype", "ThrottlingException"))
-	req := ask(strings.Repeat("hi ", 10))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err == nil {
-			b.Fatal("no error")
-		}
-	}
+	m := serve(b, wiretest.Says(429, wiretest.JSON, `{"message":"Too many requests, please wait."}`, "X-Amzn-Errortype", "ThrottlingException"))
+	wiretest.BenchFailure(b, m)
 }

@@ -67,24 +67,14 @@ func (m *Model) Client() *bedrockruntime.Client {
 	o.Credentials = m.cfg.Credentials
 	return newClient(o, func(stack *middleware.Stack) error {
 		return onBuild(stack, func(ctx context.Context, h http.Header) error {
-			key, bad := m.keyFor(ctx)
+			key, bad := m.account.KeyFor(ctx)
 			if bad != nil {
-				return m.classified(ctx, bad, nil)
+				return m.account.Classified(ctx, bad)
 			}
-			m.setHeader(h, key)
+			m.account.Sign(h, key) // the SDK would send keys over TLS alone
 			return nil
 		})
 	})
-}
-
-// setHeader sets what identifies the caller, and what the configuration says. The SDK would send keys over TLS alone.
-func (m *Model) setHeader(h http.Header, key string) {
-	if key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	for name, values := range m.cfg.Header {
-		h[http.CanonicalHeaderKey(name)] = values
-	}
 }
 
 // onBuild runs f on the headers before they are signed.
@@ -122,7 +112,7 @@ func (c *call) apiOptions(payload []byte, key string, result any) func(*middlewa
 			return err
 		}
 		if err := onBuild(stack, func(_ context.Context, h http.Header) error {
-			c.m.setHeader(h, key)
+			c.Sign(h, key)
 			return nil
 		}); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
@@ -51,20 +51,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// seen keeps the head of the last request.
-type seen struct {
-	atomic.Pointer[http.Request]
-	n atomic.Int32
-}
-
-func (s *seen) handler(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s.n.Add(1)
-		s.Store(r.Clone(context.Background()))
-		next(w, r)
-	}
-}
-
 func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 	// None of these may count: what is not in the Config is not there.
 	for name, value := range map[string]string{
@@ -82,7 +68,7 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 		header, none map[string]string
 	}{
 		{"signed", func(*bedrock.Config) {}, "/model/test.model-v1%3A0/converse", "AWS4-HMAC-SHA256 Credential=" + madeUpID,
-			map[string]string{"X-Amz-Security-Token": madeUpToken, "Content-Type": jsonType}, nil},
+			map[string]string{"X-Amz-Security-Token": madeUpToken, "Content-Type": wiretest.JSON}, nil},
 		{"nobody", func(c *bedrock.Config) { c.Credentials = nil }, "/model/test.model-v1%3A0/converse", "", nil,
 			map[string]string{"X-Amz-Security-Token": ""}},
 		{"nobody in the SDK's words", func(c *bedrock.Config) { c.Credentials = aws.AnonymousCredentials{} },
@@ -98,14 +84,14 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 		{"an ARN", func(c *bedrock.Config) { c.Model = arn },
 			"/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2Fus.test.model-v1%3A0/converse", "AWS4-HMAC", nil, nil},
 	} {
-		for how, req := range map[string]*llm.Request{"": ask("Hello?"), "-stream": streamed(&llm.Accumulator{})} {
+		for how, req := range map[string]*llm.Request{"": wiretest.Ask("Hello?"), "-stream": wiretest.Streamed(&llm.Accumulator{})} {
 			t.Run(c.name+how, func(t *testing.T) {
-				var s seen
-				m := serve(t, s.handler(says(200, jsonType, hello)), c.change)
+				var s wiretest.Recorder
+				m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), c.change)
 				if _, err := m.Call(t.Context(), req); err != nil {
 					t.Fatal(err)
 				}
-				r := s.Load()
+				r := s.Last()
 				if r.URL.EscapedPath() != c.path+how || r.Method != http.MethodPost || r.ContentLength <= 0 {
 					t.Errorf("%s %s of %d bytes, want POST %s", r.Method, r.URL.EscapedPath(), r.ContentLength, c.path+how)
 				}
@@ -131,31 +117,13 @@ func TestRequestGoesWhereAndAsConfigured(t *testing.T) {
 func TestTheAddressIsTheRegions(t *testing.T) {
 	host := ""
 	m := bedrock.New(bedrock.Config{Region: "eu-central-1", Credentials: madeUp(), Model: "m", HTTPClient: &http.Client{
-		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			host = r.URL.Scheme + "://" + r.URL.Host
 			return nil, errors.New("no network")
 		}),
 	}})
-	if _, err := m.Call(t.Context(), ask("Hello?")); err == nil || host != "https://bedrock-runtime.eu-central-1.amazonaws.com" {
+	if _, err := m.Call(t.Context(), wiretest.Ask("Hello?")); err == nil || host != "https://bedrock-runtime.eu-central-1.amazonaws.com" {
 		t.Errorf("it went to %q, %v", host, err)
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestOwnHTTPClientDoesTheWork(t *testing.T) {
-	var used atomic.Int32
-	m := serve(t, says(200, jsonType, hello), func(c *bedrock.Config) {
-		next := c.HTTPClient.Transport
-		c.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			used.Add(1)
-			return next.RoundTrip(r)
-		})}
-	})
-	if _, err := m.Call(t.Context(), ask("Hello?")); err != nil || used.Load() != 1 {
-		t.Errorf("the client was used %d times, %v", used.Load(), err)
 	}
 }
 
@@ -176,7 +144,7 @@ func (l latecomer) Close() error { return nil }
 
 func TestAnAnswerMayComeBeforeTheRequestIsDone(t *testing.T) {
 	m := bedrock.New(bedrock.Config{Region: "us-east-1", Model: "m", HTTPClient: &http.Client{
-		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			if _, err := io.CopyN(io.Discard, r.Body, r.ContentLength); err != nil {
 				return nil, err
 			}
@@ -185,7 +153,7 @@ func TestAnAnswerMayComeBeforeTheRequestIsDone(t *testing.T) {
 			}, nil
 		}),
 	}})
-	if resp, err := m.Call(t.Context(), ask("Hello?")); err != nil || resp.Text() != "Hello" {
+	if resp, err := m.Call(t.Context(), wiretest.Ask("Hello?")); err != nil || resp.Text() != "Hello" {
 		t.Errorf("%+v, %v", resp, err)
 	}
 	_, err := m.Client().InvokeModel(t.Context(), &bedrockruntime.InvokeModelInput{ModelId: aws.String("m"), Body: []byte("{}")})
@@ -210,18 +178,18 @@ func TestWithoutCredentialsTheCallEndsUnsent(t *testing.T) {
 		{"a key's error", "k", aws.Credentials{}, vault, llm.Auth},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *bedrock.Config) {
+			var s wiretest.Recorder
+			m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, hello)), func(cfg *bedrock.Config) {
 				if c.key != "" {
 					cfg.Credentials, cfg.Key = nil, func(context.Context) (string, error) { return c.key, c.err }
 					return
 				}
 				cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c.creds, c.err })
 			})
-			_, err := m.Call(t.Context(), ask("Hello?"))
+			_, err := m.Call(t.Context(), wiretest.Ask("Hello?"))
 			e := llm.AsError(err)
-			if e.Class != c.class || e.Commit != llm.CommitNone || s.n.Load() != 0 || c.err != nil && !errors.Is(err, vault) {
-				t.Errorf("%v of class %v, commit %v after %d requests", err, e.Class, e.Commit, s.n.Load())
+			if e.Class != c.class || e.Commit != llm.CommitNone || s.Calls() != 0 || c.err != nil && !errors.Is(err, vault) {
+				t.Errorf("%v of class %v, commit %v after %d requests", err, e.Class, e.Commit, s.Calls())
 			}
 		})
 	}
@@ -236,51 +204,42 @@ func TestCallIsOneRequestWhateverComes(t *testing.T) {
 		{"500", 500, nil}, {"503", 503, nil}, {"429", 429, []string{"X-Amz-Retry-After", "0", "X-Amzn-Errortype", "ThrottlingException"}},
 		{"408", 408, nil}, {"a skewed clock", 403, []string{"X-Amzn-Errortype", "RequestTimeTooSkewed", "Date", "Mon, 01 Jan 2001 00:00:00 GMT"}},
 	} {
-		for name, req := range map[string]*llm.Request{"whole": ask("Hello?"), "streamed": streamed(&llm.Accumulator{})} {
+		for name, req := range map[string]*llm.Request{"whole": wiretest.Ask("Hello?"), "streamed": wiretest.Streamed(&llm.Accumulator{})} {
 			t.Run(c.name+" "+name, func(t *testing.T) {
-				var s seen
-				m := serve(t, s.handler(says(c.status, jsonType, `{"message":"x"}`, c.header...)))
-				if _, err := m.Call(t.Context(), req); err == nil || s.n.Load() != 1 {
-					t.Errorf("%d requests, %v", s.n.Load(), err)
+				var s wiretest.Recorder
+				m := serve(t, s.Of(wiretest.Says(c.status, wiretest.JSON, `{"message":"x"}`, c.header...)))
+				if _, err := m.Call(t.Context(), req); err == nil || s.Calls() != 1 {
+					t.Errorf("%d requests, %v", s.Calls(), err)
 				}
-				s.n.Store(0)
 				_, err := m.Client().Converse(t.Context(), &bedrockruntime.ConverseInput{ModelId: aws.String("m")})
-				if err == nil || s.n.Load() != 1 {
-					t.Errorf("%d requests of the SDK's client, %v", s.n.Load(), err)
+				if err == nil || s.Calls() != 2 {
+					t.Errorf("%d requests of the SDK's client, %v", s.Calls(), err)
 				}
 			})
 		}
 	}
-	t.Run("a connection that breaks", func(t *testing.T) {
-		var s seen
-		m := serve(t, s.handler(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-		if _, err := m.Call(t.Context(), ask("Hello?")); err == nil || s.n.Load() != 1 {
-			t.Errorf("%d requests, %v", s.n.Load(), err)
-		}
-	})
 }
 
 func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 	t.Setenv("AWS_BEARER_TOKEN_BEDROCK", "from-the-environment")
-	var s seen
+	var s wiretest.Recorder
 	invoke := func(m *bedrock.Model) (*bedrockruntime.InvokeModelOutput, error) {
 		return m.Client().InvokeModel(t.Context(), &bedrockruntime.InvokeModelInput{ModelId: aws.String("m"), Body: []byte("{}")})
 	}
-	m := serve(t, s.handler(says(200, jsonType, `{"n":7}`)), func(c *bedrock.Config) { c.Header = http.Header{"X-Team": {"a"}} })
+	m := serve(t, s.Of(wiretest.Says(200, wiretest.JSON, `{"n":7}`)), func(c *bedrock.Config) { c.Header = http.Header{"X-Team": {"a"}} })
 	out, err := invoke(m)
 	if err != nil || string(out.Body) != `{"n":7}` {
 		t.Fatalf("%v, %v", out, err)
 	}
-	if h := s.Load().Header; !strings.HasPrefix(h.Get("Authorization"), "AWS4-HMAC-SHA256 Credential="+madeUpID) || h.Get("X-Team") != "a" {
+	if h := s.Last().Header; !strings.HasPrefix(h.Get("Authorization"), "AWS4-HMAC-SHA256 Credential="+madeUpID) || h.Get("X-Team") != "a" {
 		t.Errorf("the headers are %v", h)
 	}
-	m = serve(t, s.handler(says(429, jsonType, `{"message":"Too many requests by bedrock-api-key-1, please wait."}`,
+	m = serve(t, s.Of(wiretest.Says(429, wiretest.JSON, `{"message":"Too many requests by bedrock-api-key-1, please wait."}`,
 		"X-Amzn-Requestid", "req-7", "X-Amz-Retry-After", "750", "X-Amzn-Errortype", "ThrottlingException:http://internal/")),
 		func(c *bedrock.Config) { c.Credentials, c.APIKey = nil, "bedrock-api-key-1" })
-	s.n.Store(0)
 	_, err = invoke(m)
-	if auth := s.Load().Header.Get("Authorization"); s.n.Load() != 1 || auth != "Bearer bedrock-api-key-1" {
-		t.Errorf("%d requests by %q", s.n.Load(), auth)
+	if auth := s.Last().Header.Get("Authorization"); s.Calls() != 1 || auth != "Bearer bedrock-api-key-1" {
+		t.Errorf("%d requests by %q", s.Calls(), auth)
 	}
 	e := llm.AsError(m.AsError(t.Context(), err))
 	if e.Class != llm.RateLimited || e.Evidence.Status != 429 || e.RequestID != "req-7" || e.RetryAfter.Milliseconds() != 750 ||
@@ -297,7 +256,7 @@ func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 		t.Errorf("an error of the library's was changed: %v", own)
 	}
 	sealed := errors.New("the vault is sealed")
-	m = serve(t, says(200, jsonType, "{}"), func(c *bedrock.Config) {
+	m = serve(t, wiretest.Says(200, wiretest.JSON, "{}"), func(c *bedrock.Config) {
 		c.Credentials, c.Key = nil, func(context.Context) (string, error) { return "", sealed }
 	})
 	if _, err := invoke(m); !errors.Is(m.AsError(t.Context(), err), llm.Auth) || !errors.Is(err, sealed) {
@@ -307,12 +266,12 @@ func TestClientIsTheSDKsOnTheSameTerms(t *testing.T) {
 
 func TestWhatTheSDKCannotSendIsInvalidAndUnsent(t *testing.T) {
 	m := bedrock.New(bedrock.Config{Region: "-", Model: "m", HTTPClient: &http.Client{
-		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			t.Error("it was sent")
 			return nil, errors.New("no network")
 		}),
 	}})
-	_, err := m.Call(t.Context(), ask("Hello?"))
+	_, err := m.Call(t.Context(), wiretest.Ask("Hello?"))
 	if e := llm.AsError(err); e.Class != llm.Invalid || e.Commit != llm.CommitNone || e.Evidence.Phase != llm.PhaseConnect {
 		t.Errorf("%v of class %v, commit %v, phase %v", err, e.Class, e.Commit, e.Evidence.Phase)
 	}

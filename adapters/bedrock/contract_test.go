@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 	"github.com/modelchain/llm/llmtest"
 )
 
@@ -31,12 +32,12 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	if strings.HasSuffix(r.URL.Path, "/converse") {
 		var blocks []string
 		if len(a.Text) > 0 {
-			blocks = append(blocks, `{"text":`+quote(strings.Join(a.Text, ""))+`}`)
+			blocks = append(blocks, `{"text":`+wiretest.Quote(strings.Join(a.Text, ""))+`}`)
 		}
 		for _, c := range a.Calls {
 			blocks = append(blocks, fmt.Sprintf(`{"toolUse":{"toolUseId":%q,"name":%q,"input":%s}}`, c.ID, c.Name, c.Arguments))
 		}
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", wiretest.JSON)
 		fmt.Fprintf(w, `{"output":{"message":{"role":"assistant","content":[%s]}},"stopReason":%q,"usage":%s,"metrics":{"latencyMs":5}}`,
 			strings.Join(blocks, ","), stop, usage)
 		return
@@ -73,7 +74,7 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 		send(event("contentBlockStart", fmt.Sprintf(`{"contentBlockIndex":%d,"start":{"toolUse":{"toolUseId":%q,"name":%q}}}`, i, c.ID, c.Name)))
 		args := string(c.Arguments)
 		for _, s := range []string{"", args[:len(args)/2], args[len(args)/2:]} {
-			send(delta(i, `{"toolUse":{"input":`+quote(s)+`}}`))
+			send(delta(i, `{"toolUse":{"input":`+wiretest.Quote(s)+`}}`))
 		}
 		send(event("contentBlockStop", fmt.Sprintf(`{"contentBlockIndex":%d}`, i)))
 	}

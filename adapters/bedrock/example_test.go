@@ -9,12 +9,13 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // A model behind a Deployment, asked for a stream. A server on loopback stands in for Bedrock; leave BaseURL out to talk to
 // the real one. Credentials are usually those of config.LoadDefaultConfig.
 func Example() {
-	server := httptest.NewServer(says(200, frameType, begun+piece("Four")+piece(", I think.")+closed+ended+told))
+	server := httptest.NewServer(wiretest.Says(200, frameType, begun+piece("Four")+piece(", I think.")+closed+ended+told))
 	defer server.Close()
 	claude := &llm.Deployment{
 		Name: "claude-us", Provider: "aws.bedrock", Model: "us.anthropic.claude-opus-4-6-v1:0",
@@ -51,7 +52,7 @@ func Example_extra() {
 		Extra: extra(`{"guardrailConfig":{"guardrailIdentifier":"g1","guardrailVersion":"1"},
 			"additionalModelRequestFields":{"thinking":{"type":"adaptive"}}}`),
 	}
-	server := httptest.NewServer(says(200, jsonType, answerOf("guardrail_intervened", tenFour, `{"text":"Not about that."}`)))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.JSON, answerOf("guardrail_intervened", tenFour, `{"text":"Not about that."}`)))
 	defer server.Close()
 	resp, err := bedrock.New(bedrock.Config{Region: "us-east-1", BaseURL: server.URL, APIKey: "made-up"}).Call(context.Background(), req)
 	fmt.Println(resp.Text(), resp.Refused(), err)

@@ -3,24 +3,20 @@ package bedrock_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"go.uber.org/goleak"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	jsonType  = "application/json"
 	frameType = "application/vnd.amazon.eventstream"
 
 	madeUpID     = "AKIA" + "MADEUP0MADEUP1AA"
@@ -37,34 +33,18 @@ func madeUp() aws.CredentialsProvider {
 // serve starts a server and a Model that talks to it.
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*bedrock.Config)) *bedrock.Model {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return bedrock.New(at(t, server.URL, change...))
+	url, _ := wiretest.Serve(t, h)
+	return bedrock.New(at(t, url, change...))
 }
 
 func at(t testing.TB, url string, change ...func(*bedrock.Config)) bedrock.Config {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
 	cfg := bedrock.Config{
-		BaseURL: url, Region: "us-east-1", Credentials: madeUp(), Model: "test.model-v1:0", HTTPClient: &http.Client{Transport: transport},
+		BaseURL: url, Region: "us-east-1", Credentials: madeUp(), Model: "test.model-v1:0", HTTPClient: wiretest.Client(t),
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
 	return cfg
-}
-
-// says answers every request so.
-func says(status int, kind, body string, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", kind)
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
 }
 
 // frame is one frame of an event stream; headers alternate between name and value.
@@ -81,19 +61,11 @@ func frame(payload string, headers ...string) string {
 }
 
 func event(name, payload string) string {
-	return frame(payload, ":message-type", "event", ":event-type", name, ":content-type", jsonType)
+	return frame(payload, ":message-type", "event", ":event-type", name, ":content-type", wiretest.JSON)
 }
 
 func exception(name, payload string) string {
-	return frame(payload, ":message-type", "exception", ":exception-type", name, ":content-type", jsonType)
-}
-
-func quote(s string) string {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
+	return frame(payload, ":message-type", "exception", ":exception-type", name, ":content-type", wiretest.JSON)
 }
 
 // delta is an event that continues block i.
@@ -101,7 +73,7 @@ func delta(i int, what string) string {
 	return event("contentBlockDelta", `{"contentBlockIndex":`+string(rune('0'+i))+`,"delta":`+what+`,"p":"abcdefgh"}`)
 }
 
-func piece(text string) string { return delta(0, `{"text":`+quote(text)+`}`) }
+func piece(text string) string { return delta(0, `{"text":`+wiretest.Quote(text)+`}`) }
 
 var (
 	begun  = event("messageStart", `{"role":"assistant","p":"abcd"}`)
@@ -112,17 +84,3 @@ var (
 
 const hello = `{"output":{"message":{"role":"assistant","content":[{"text":"Hello"}]}},"stopReason":"end_turn",` +
 	`"usage":{"inputTokens":10,"outputTokens":4,"totalTokens":14},"metrics":{"latencyMs":321}}`
-
-func ask(text string) *llm.Request {
-	return &llm.Request{Messages: []llm.Message{llm.User(text)}}
-}
-
-// streamed is ask with a sink that adds up.
-func streamed(acc *llm.Accumulator) *llm.Request {
-	r := ask("Hello?")
-	r.Sink = func(d llm.Delta) error {
-		acc.Add(d)
-		return nil
-	}
-	return r
-}

@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // media is an image, a document or audio.
-func (e *encoder) media(p *llm.Part, at place) (any, *llm.Error) {
+func (e *encoder) media(p *llm.Part, at adapter.Place) (any, *llm.Error) {
 	kind, source, err := source(p, at)
 	if err != nil {
 		return nil, err
@@ -30,36 +31,36 @@ func (e *encoder) media(p *llm.Part, at place) (any, *llm.Error) {
 		block["name"] = e.documentName(p.Name)
 	}
 	if format == "" {
-		return nil, unsupported("%v is of type %q, which this API does not take as %s", at, kind, p.Kind)
+		return nil, adapter.Unsupported("%v is of type %q, which this API does not take as %s", at, kind, p.Kind)
 	}
 	block["format"] = format
 	return block, nil
 }
 
 // source is the media type of a part and where its content is.
-func source(p *llm.Part, at place) (kind string, _ object, _ *llm.Error) {
+func source(p *llm.Part, at adapter.Place) (kind string, _ object, _ *llm.Error) {
 	kind = p.MIME
 	data := p.Data
 	switch {
 	case len(data) > 0:
 	case strings.HasPrefix(p.URL, "s3://"):
-		fillIn(&kind, mime.TypeByExtension(path.Ext(p.URL)))
+		adapter.FillIn(&kind, mime.TypeByExtension(path.Ext(p.URL)))
 		return plainType(kind), object{"s3Location": object{"uri": p.URL}}, nil
 	case strings.HasPrefix(p.URL, "data:"):
 		head, rest, _ := strings.Cut(p.URL[len("data:"):], ",")
 		head, _ = strings.CutSuffix(head, ";base64")
 		var err error
 		if data, err = base64.StdEncoding.DecodeString(rest); err != nil {
-			return "", nil, invalid("%v has a data URL that is not base64", at)
+			return "", nil, adapter.Invalid("%v has a data URL that is not base64", at)
 		}
-		fillIn(&kind, head)
+		adapter.FillIn(&kind, head)
 	default:
-		return "", nil, unsupported("%v is given by its address; this API takes content, and s3:// addresses", at)
+		return "", nil, adapter.Unsupported("%v is given by its address; this API takes content, and s3:// addresses", at)
 	}
 	if p.Kind == llm.PartFile {
-		fillIn(&kind, mime.TypeByExtension(path.Ext(p.Name)))
+		adapter.FillIn(&kind, mime.TypeByExtension(path.Ext(p.Name)))
 	}
-	fillIn(&kind, http.DetectContentType(data))
+	adapter.FillIn(&kind, http.DetectContentType(data))
 	return plainType(kind), object{"bytes": data}, nil
 }
 
@@ -126,7 +127,7 @@ func (e *encoder) documentName(name string) string {
 		return (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') && !strings.ContainsRune("-()[]", r)
 	}), " ")
 	clean = strings.TrimSpace(clean[:min(len(clean), 180)])
-	fillIn(&clean, "document")
+	adapter.FillIn(&clean, "document")
 	unique := clean
 	for n := 2; e.names[unique]; n++ {
 		unique = fmt.Sprintf("%s (%d)", clean, n)

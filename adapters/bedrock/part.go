@@ -1,22 +1,17 @@
 package bedrock
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
-
-// A place says where in the request something stands.
-type place struct{ message, part int }
-
-func (p place) String() string { return fmt.Sprintf("Messages[%d].Parts[%d]", p.message, p.part) }
 
 // block appends a part to what the API takes. It leaves out what the API does not take and does not miss: blank texts, which
 // it refuses, and other models' reasoning, which it cannot verify.
-func (e *encoder) block(to []json.RawMessage, p *llm.Part, at place) ([]json.RawMessage, *llm.Error) {
+func (e *encoder) block(to []json.RawMessage, p *llm.Part, at adapter.Place) ([]json.RawMessage, *llm.Error) {
 	patch, cache, err := e.patch(p, at)
 	if err != nil {
 		return nil, err
@@ -58,38 +53,25 @@ func member(raw json.RawMessage, name string) bool {
 }
 
 // merged is a block with what a part's Extra wants with it, nil for one without content.
-func merged(name string, content any, patch json.RawMessage, at place) (json.RawMessage, *llm.Error) {
+func merged(name string, content any, patch json.RawMessage, at adapter.Place) (json.RawMessage, *llm.Error) {
 	if content == nil {
 		return nil, nil
 	}
-	raw, err := encode(object{name: content})
+	raw, err := wire.Marshal(object{name: content})
 	if err != nil {
-		return nil, invalid("%v cannot be written as JSON: %v", at, err)
+		return nil, adapter.Invalid("%v cannot be written as JSON: %v", at, err)
 	}
 	if patch != nil {
-		raw = merge(raw, patch)
+		raw = wire.Merge(raw, patch)
 	}
 	return raw, nil
 }
 
 // patch is what a part's Extra wants with its block, and the cache mark that it wants after it. nil: nothing.
-func (e *encoder) patch(p *llm.Part, at place) (patch, cache json.RawMessage, _ *llm.Error) {
-	if len(p.Extra) == 0 {
-		return nil, nil, nil
-	}
-	for _, name := range e.m.extraNames() {
-		more, ok := p.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(more) {
-			return nil, nil, invalid("Extra[%q] of %v is not a JSON object", name, at)
-		}
-		if patch == nil {
-			patch = more
-		} else {
-			patch = merge(patch, more)
-		}
+func (e *encoder) patch(p *llm.Part, at adapter.Place) (patch, cache json.RawMessage, _ *llm.Error) {
+	patch, bad := adapter.Patch(p, e.m.extraNames(), at)
+	if patch == nil {
+		return nil, nil, bad
 	}
 	var members map[string]json.RawMessage
 	if ok := json.Unmarshal(patch, &members) == nil; !ok {
@@ -100,7 +82,7 @@ func (e *encoder) patch(p *llm.Part, at place) (patch, cache json.RawMessage, _ 
 		if string(mark) != "null" {
 			cache = json.RawMessage(`{"cachePoint":` + string(mark) + `}`)
 		}
-		patch = merge(patch, []byte(`{"cachePoint":null}`))
+		patch = wire.Merge(patch, []byte(`{"cachePoint":null}`))
 	}
 	if len(members) == 0 {
 		patch = nil
@@ -109,7 +91,7 @@ func (e *encoder) patch(p *llm.Part, at place) (patch, cache json.RawMessage, _ 
 }
 
 // content is what is in the block of a part, nil for a part that is left out.
-func (e *encoder) content(p *llm.Part, patched bool, at place) (any, *llm.Error) {
+func (e *encoder) content(p *llm.Part, patched bool, at adapter.Place) (any, *llm.Error) {
 	switch p.Kind {
 	case llm.PartText, "":
 		if strings.TrimSpace(p.Text) == "" {
@@ -133,26 +115,20 @@ func (e *encoder) content(p *llm.Part, patched bool, at place) (any, *llm.Error)
 		e.calls = true
 		return e.toolResult(p.Result, at)
 	}
-	return nil, invalid("%v is of the unknown kind %q", at, p.Kind)
+	return nil, adapter.Invalid("%v is of the unknown kind %q", at, p.Kind)
 }
 
-func toolUse(c *llm.ToolCall, at place) (any, *llm.Error) {
-	if c == nil {
-		return nil, invalid("%v is a tool call without Call", at)
+func toolUse(c *llm.ToolCall, at adapter.Place) (any, *llm.Error) {
+	args, err := adapter.Arguments(c, at)
+	if err != nil {
+		return nil, err
 	}
-	args := c.Arguments
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	if !isObject(args) {
-		return nil, invalid("the arguments of the tool call %v are not a JSON object", at)
-	}
-	return object{"toolUseId": callID(c.ID), "name": c.Name, "input": args}, nil
+	return object{"toolUseId": adapter.CallID(c.ID, maxID), "name": c.Name, "input": args}, nil
 }
 
-func (e *encoder) toolResult(r *llm.ToolResult, at place) (any, *llm.Error) {
+func (e *encoder) toolResult(r *llm.ToolResult, at adapter.Place) (any, *llm.Error) {
 	if r == nil {
-		return nil, invalid("%v is a tool result without Result", at)
+		return nil, adapter.Invalid("%v is a tool result without Result", at)
 	}
 	content := []json.RawMessage{}
 	for i := range r.Parts {
@@ -160,14 +136,14 @@ func (e *encoder) toolResult(r *llm.ToolResult, at place) (any, *llm.Error) {
 		switch p.Kind {
 		case llm.PartText, llm.PartImage, llm.PartFile, "":
 		default:
-			return nil, unsupported("the tool result %v holds %s; this API takes text, images and files there", at, p.Kind)
+			return nil, adapter.Unsupported("the tool result %v holds %s; this API takes text, images and files there", at, p.Kind)
 		}
 		var err *llm.Error
 		if content, err = e.block(content, p, at); err != nil {
 			return nil, err
 		}
 	}
-	out := object{"toolUseId": callID(r.CallID), "content": content}
+	out := object{"toolUseId": adapter.CallID(r.CallID, maxID), "content": content}
 	if r.IsError {
 		out["status"] = "error"
 	}
@@ -176,21 +152,3 @@ func (e *encoder) toolResult(r *llm.ToolResult, at place) (any, *llm.Error) {
 
 // maxID is the length of the longest id of a tool call that the API takes.
 const maxID = 64
-
-// callID is a tool call's id as the API takes it: letters, digits, _ and -. Ids of other providers may hold more. The same
-// id always becomes the same, and two that differ stay apart.
-func callID(id string) string {
-	clean := []byte(id)
-	h := uint64(14695981039346656037) // FNV-1a
-	bad := id == "" || len(id) > maxID
-	for i, c := range clean {
-		h = (h ^ uint64(c)) * 1099511628211
-		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c != '_' && c != '-' {
-			clean[i], bad = '_', true
-		}
-	}
-	if !bad {
-		return id
-	}
-	return fmt.Sprintf("%s_%016x", bytes.TrimLeft(clean[:min(len(clean), maxID-17)], "_"), h)
-}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // The body of a request. What a user may give is raw, so that it keeps its order and its numbers.
@@ -58,10 +60,9 @@ type encoder struct {
 
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	if model == "" {
-		return nil, "", invalid("no model is named; set Model of the request, the deployment or the adapter")
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
+	if bad != nil {
+		return nil, model, bad
 	}
 	e := &encoder{m: m}
 	if err := e.messages(req); err != nil {
@@ -77,30 +78,16 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 		in.Temperature != nil || in.TopP != nil || len(in.Stop) > 0 {
 		e.out.Inference = &in
 	}
-	out, err := encode(&e.out)
+	out, err := wire.Marshal(&e.out)
 	if err != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", err)
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
-	for _, name := range m.extraNames() {
-		patch, ok := req.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, model, invalid("Extra[%q] is not a JSON object", name)
-		}
-		out = merge(out, patch)
-	}
-	return out, model, nil
+	out, bad = adapter.Extend(out, req, m.extraNames())
+	return out, model, bad
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
-func (m *Model) extraNames() []string {
-	if m.cfg.Provider == extraName {
-		return []string{extraName}
-	}
-	return []string{extraName, m.cfg.Provider}
-}
+func (m *Model) extraNames() []string { return adapter.ExtraNames(extraName, m.cfg.Provider) }
 
 // messages writes the conversation. System messages join the system text, wherever they stand: most models take the role
 // nowhere else. Neighbours of one role become one turn, as the API demands turns that alternate, so that the results of
@@ -124,7 +111,7 @@ func (e *encoder) messages(req *llm.Request) *llm.Error {
 		case llm.RoleAssistant:
 			role = "assistant"
 		default:
-			return invalid("Messages[%d] has the unknown role %q", i, from.Role)
+			return adapter.Invalid("Messages[%d] has the unknown role %q", i, from.Role)
 		}
 		results, blocks, err := e.blocks(from, i)
 		if err != nil {
@@ -155,7 +142,7 @@ func (e *encoder) blocks(from *llm.Message, i int) (results, rest []json.RawMess
 			to = &results
 		}
 		var err *llm.Error
-		if *to, err = e.block(*to, part, place{i, j}); err != nil {
+		if *to, err = e.block(*to, part, adapter.Place{Message: i, Part: j}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -164,9 +151,9 @@ func (e *encoder) blocks(from *llm.Message, i int) (results, rest []json.RawMess
 
 func (e *encoder) system(from *llm.Message, i int) (err *llm.Error) {
 	for j := range from.Parts {
-		part, at := &from.Parts[j], place{i, j}
+		part, at := &from.Parts[j], adapter.Place{Message: i, Part: j}
 		if part.Kind != llm.PartText && part.Kind != "" {
-			return unsupported("%v is of kind %s; a system message is text here", at, part.Kind)
+			return adapter.Unsupported("%v is of kind %s; a system message is text here", at, part.Kind)
 		}
 		if e.out.System, err = e.block(e.out.System, part, at); err != nil {
 			return err
@@ -190,22 +177,18 @@ func (e *encoder) tools(req *llm.Request) *llm.Error {
 		to.Choice = object{"tool": object{"name": c.Name}}
 	case llm.ToolNone:
 		if e.calls { // which the API takes only together with their tools
-			return unsupported("this API cannot keep a model from calling tools while the conversation holds calls")
+			return adapter.Unsupported("this API cannot keep a model from calling tools while the conversation holds calls")
 		}
 		return nil
 	default:
-		return invalid("ToolChoice.Mode is %q; use %q, %q, %q or %q", c.Mode,
-			llm.ToolAuto, llm.ToolNone, llm.ToolRequired, llm.ToolNamed)
+		return adapter.UnknownMode(c.Mode)
 	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
 		spec := wireToolSpec{Name: t.Name, Description: t.Description, Strict: t.Strict}
-		spec.Schema.JSON = t.Parameters
-		switch {
-		case len(t.Parameters) == 0:
-			spec.Schema.JSON = json.RawMessage(`{"type":"object","properties":{}}`)
-		case !isObject(t.Parameters):
-			return invalid("the parameters of the tool %q are not a JSON object", t.Name)
+		var err *llm.Error
+		if spec.Schema.JSON, err = adapter.Parameters(t); err != nil {
+			return err
 		}
 		to.Tools = append(to.Tools, wireTool{spec})
 	}
@@ -218,8 +201,8 @@ func (e *encoder) output(req *llm.Request) *llm.Error {
 	if f := req.Format; f != nil {
 		switch f.Kind {
 		case llm.FormatSchema:
-			if !isObject(f.Schema) {
-				return invalid("Format.Schema is not a JSON object")
+			if !wire.IsObject(f.Schema) {
+				return adapter.Invalid("Format.Schema is not a JSON object")
 			}
 			schema := object{"schema": string(f.Schema)} // a text, not an object
 			if f.Name != "" {
@@ -227,41 +210,14 @@ func (e *encoder) output(req *llm.Request) *llm.Error {
 			}
 			out.Format = object{"type": "json_schema", "structure": object{"jsonSchema": schema}}
 		case llm.FormatJSON:
-			return unsupported("this API has no JSON without a schema; set Format.Schema")
+			return adapter.Unsupported("this API has no JSON without a schema; set Format.Schema")
 		case "":
 		default:
-			return invalid("Format.Kind is %q; use %q", f.Kind, llm.FormatSchema)
+			return adapter.Invalid("Format.Kind is %q; use %q", f.Kind, llm.FormatSchema)
 		}
 	}
 	if out.Effort != "" || out.Format != nil {
 		e.out.OutputConf = &out
 	}
 	return nil
-}
-
-// tokens is a rough count of the input, for the usage of a call whose provider did not get to tell it.
-func tokens(req *llm.Request) int {
-	n := len(req.System)
-	for i := range req.Messages {
-		n += 16
-		for j := range req.Messages[i].Parts {
-			p := &req.Messages[i].Parts[j]
-			n += len(p.Text)
-			if p.Call != nil {
-				n += len(p.Call.Arguments)
-			}
-			if p.Result != nil {
-				for k := range p.Result.Parts {
-					n += len(p.Result.Parts[k].Text)
-				}
-			}
-			if p.Kind == llm.PartImage || p.Kind == llm.PartFile || p.Kind == llm.PartAudio {
-				n += 4000
-			}
-		}
-	}
-	for i := range req.Tools {
-		n += len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
-	}
-	return (n + 3) / 4
 }

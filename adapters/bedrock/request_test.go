@@ -1,12 +1,10 @@
 package bedrock_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -19,43 +17,18 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden requests")
 
-// sent is the body that a request becomes on the wire.
-func sent(t *testing.T, req *llm.Request, change ...func(*bedrock.Config)) []byte {
-	t.Helper()
-	var body []byte
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ = io.ReadAll(r.Body)
-		says(200, jsonType, hello)(w, r)
-	}, change...)
-	if _, err := m.Call(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
-	return body
-}
-
-func part(kind llm.PartKind, p llm.Part) llm.Part {
-	p.Kind = kind
-	return p
+// by makes models whose settings are changed so.
+func by(t *testing.T, change ...func(*bedrock.Config)) func(http.HandlerFunc) llm.Caller {
+	return func(h http.HandlerFunc) llm.Caller { return serve(t, h, change...) }
 }
 
 func extra(raw string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"bedrock": json.RawMessage(raw)}
-}
-
-func calls(id, name, args string) llm.Part {
-	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}}
-}
-
-func result(id string, isError bool, parts ...llm.Part) llm.Part {
-	return llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: id, Parts: parts, IsError: isError}}
-}
-
-func message(role llm.Role, parts ...llm.Part) llm.Message {
-	return llm.Message{Role: role, Parts: parts}
 }
 
 var (
@@ -76,10 +49,10 @@ func goldenRequests() map[string]*llm.Request {
 		"tools": {
 			Messages: []llm.Message{
 				llm.User("Weather?"),
-				message(llm.RoleAssistant, llm.Text("Let me see."), calls("c1", "look", `{"where":"here","n":9007199254740993}`), calls("c2", "look", "")),
-				message(llm.RoleTool, result("c1", false, llm.Text("sunny"), part(llm.PartImage, llm.Part{Data: png}))),
-				message(llm.RoleTool, result("c2", true)),
-				message(llm.RoleUser, llm.Text("And now?")),
+				wiretest.Message(llm.RoleAssistant, llm.Text("Let me see."), wiretest.Call("c1", "look", `{"where":"here","n":9007199254740993}`), wiretest.Call("c2", "look", "")),
+				wiretest.Message(llm.RoleTool, wiretest.Result("c1", false, llm.Text("sunny"), wiretest.Part(llm.PartImage, llm.Part{Data: png}))),
+				wiretest.Message(llm.RoleTool, wiretest.Result("c2", true)),
+				wiretest.Message(llm.RoleUser, llm.Text("And now?")),
 			},
 			Tools: []llm.Tool{
 				{Name: "look", Description: "looks", Parameters: schema, Strict: true}, {Name: "none"},
@@ -88,9 +61,9 @@ func goldenRequests() map[string]*llm.Request {
 		},
 		"results_first": {
 			Messages: []llm.Message{
-				message(llm.RoleAssistant, calls("c1", "look", "{}"), calls("c2", "look", "{}")),
-				message(llm.RoleUser, llm.Text("Here:"), result("c1", false, llm.Text("one"))),
-				message(llm.RoleTool, result("c2", false, llm.Text("two"))),
+				wiretest.Message(llm.RoleAssistant, wiretest.Call("c1", "look", "{}"), wiretest.Call("c2", "look", "{}")),
+				wiretest.Message(llm.RoleUser, llm.Text("Here:"), wiretest.Result("c1", false, llm.Text("one"))),
+				wiretest.Message(llm.RoleTool, wiretest.Result("c2", false, llm.Text("two"))),
 			},
 			Tools: []llm.Tool{{Name: "look"}}, ToolChoice: llm.ToolChoice{Mode: llm.ToolRequired},
 		},
@@ -98,14 +71,14 @@ func goldenRequests() map[string]*llm.Request {
 			Messages: []llm.Message{llm.User("Hello?")}, Tools: []llm.Tool{{Name: "look"}}, ToolChoice: llm.ToolChoice{Mode: llm.ToolNone},
 		},
 		"media": {
-			Messages: []llm.Message{message(llm.RoleUser,
-				part(llm.PartImage, llm.Part{Data: png}), part(llm.PartImage, llm.Part{URL: "data:image/jpg;base64,/9j/"}),
-				part(llm.PartImage, llm.Part{URL: "s3://bucket/a.webp", MIME: "image/webp"}),
-				part(llm.PartFile, llm.Part{Data: pdf, Name: "the  report_v2 (final).pdf"}),
-				part(llm.PartFile, llm.Part{Data: pdf, Name: "the report.v2 (final).pdf"}),
-				part(llm.PartFile, llm.Part{Data: []byte("a,b"), MIME: "text/csv; charset=utf-8"}),
-				part(llm.PartFile, llm.Part{Data: []byte("PK\x03\x04"), Name: "sheet.xlsx"}),
-				part(llm.PartFile, llm.Part{Data: []byte("plain")}), part(llm.PartAudio, llm.Part{Data: []byte("RIFF"), MIME: "audio/x-wav"}),
+			Messages: []llm.Message{wiretest.Message(llm.RoleUser,
+				wiretest.Part(llm.PartImage, llm.Part{Data: png}), wiretest.Part(llm.PartImage, llm.Part{URL: "data:image/jpg;base64,/9j/"}),
+				wiretest.Part(llm.PartImage, llm.Part{URL: "s3://bucket/a.webp", MIME: "image/webp"}),
+				wiretest.Part(llm.PartFile, llm.Part{Data: pdf, Name: "the  report_v2 (final).pdf"}),
+				wiretest.Part(llm.PartFile, llm.Part{Data: pdf, Name: "the report.v2 (final).pdf"}),
+				wiretest.Part(llm.PartFile, llm.Part{Data: []byte("a,b"), MIME: "text/csv; charset=utf-8"}),
+				wiretest.Part(llm.PartFile, llm.Part{Data: []byte("PK\x03\x04"), Name: "sheet.xlsx"}),
+				wiretest.Part(llm.PartFile, llm.Part{Data: []byte("plain")}), wiretest.Part(llm.PartAudio, llm.Part{Data: []byte("RIFF"), MIME: "audio/x-wav"}),
 				llm.Text("Compare."),
 			)},
 		},
@@ -114,13 +87,13 @@ func goldenRequests() map[string]*llm.Request {
 		},
 		"extra": {
 			Messages: []llm.Message{
-				message(llm.RoleSystem, marked),
-				message(llm.RoleUser, part(llm.PartFile, llm.Part{Data: pdf, Extra: extra(`{"document":{"citations":{"enabled":true}}}`)}), marked,
-					part(llm.PartText, llm.Part{Extra: extra(`{"video":{"format":"mp4","source":{"s3Location":{"uri":"s3://b/v.mp4"}}}}`)})),
-				message(llm.RoleAssistant,
-					part(llm.PartReasoning, llm.Part{Text: "Hm.", Extra: extra(`{"reasoningContent":{"reasoningText":{"signature":"c2ln"}}}`)}),
-					part(llm.PartReasoning, llm.Part{Extra: extra(`{"reasoningContent":{"redactedContent":"AAEC"}}`)}),
-					part(llm.PartReasoning, llm.Part{Text: "of another provider"}), llm.Text(" \n"), llm.Text("Cats.")),
+				wiretest.Message(llm.RoleSystem, marked),
+				wiretest.Message(llm.RoleUser, wiretest.Part(llm.PartFile, llm.Part{Data: pdf, Extra: extra(`{"document":{"citations":{"enabled":true}}}`)}), marked,
+					wiretest.Part(llm.PartText, llm.Part{Extra: extra(`{"video":{"format":"mp4","source":{"s3Location":{"uri":"s3://b/v.mp4"}}}}`)})),
+				wiretest.Message(llm.RoleAssistant,
+					wiretest.Part(llm.PartReasoning, llm.Part{Text: "Hm.", Extra: extra(`{"reasoningContent":{"reasoningText":{"signature":"c2ln"}}}`)}),
+					wiretest.Part(llm.PartReasoning, llm.Part{Extra: extra(`{"reasoningContent":{"redactedContent":"AAEC"}}`)}),
+					wiretest.Part(llm.PartReasoning, llm.Part{Text: "of another provider"}), llm.Text(" \n"), llm.Text("Cats.")),
 				llm.User(""),
 				llm.User("Sure?"),
 			},
@@ -133,30 +106,10 @@ func goldenRequests() map[string]*llm.Request {
 
 func TestRequestsBecomeTheGoldenOnes(t *testing.T) {
 	for name, req := range goldenRequests() {
-		file := filepath.Join("testdata", "request_"+name+".json")
-		body := sent(t, req)
-		if *update {
-			var out bytes.Buffer
-			if err := json.Indent(&out, body, "", "  "); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, append(out.Bytes(), '\n'), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		golden, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want bytes.Buffer
-		if err := json.Compact(&want, golden); err != nil {
-			t.Fatal(err)
-		}
-		if want.String() != string(body) { // byte for byte: order and numbers count
-			t.Errorf("%s:\n got %s\nwant %s", name, body, want.String())
-		}
+		body := wiretest.Sent(t, by(t), hello, req)
+		wiretest.Golden(t, filepath.Join("testdata", "request_"+name+".json"), body, *update)
 		req.Sink = func(llm.Delta) error { return nil }
-		if also := sent(t, req); string(also) != string(body) {
+		if also := wiretest.Sent(t, by(t), hello, req); also != body {
 			t.Errorf("%s: streamed it is %s", name, also)
 		}
 	}
@@ -167,11 +120,11 @@ func TestTheBodyIsTheSDKs(t *testing.T) {
 	req := &llm.Request{
 		System: "Be brief.", MaxTokens: 100, Temperature: aws.Float64(0.5), TopP: aws.Float64(0.25), Stop: []string{"END"}, Effort: "low",
 		Messages: []llm.Message{
-			message(llm.RoleUser, llm.Text("Weather?"), part(llm.PartImage, llm.Part{Data: png}), part(llm.PartFile, llm.Part{Data: pdf, Name: "r.pdf"}),
-				part(llm.PartAudio, llm.Part{Data: []byte("RIFF"), MIME: "audio/wav"}), part(llm.PartImage, llm.Part{URL: "s3://b/a", MIME: "image/gif"})),
-			message(llm.RoleAssistant, part(llm.PartReasoning, llm.Part{Text: "Hm.", Extra: extra(`{"reasoningContent":{"reasoningText":{"signature":"c2ln"}}}`)}),
-				calls("c1", "look", `{"where":"here"}`)),
-			message(llm.RoleTool, result("c1", true, llm.Text("gone"))),
+			wiretest.Message(llm.RoleUser, llm.Text("Weather?"), wiretest.Part(llm.PartImage, llm.Part{Data: png}), wiretest.Part(llm.PartFile, llm.Part{Data: pdf, Name: "r.pdf"}),
+				wiretest.Part(llm.PartAudio, llm.Part{Data: []byte("RIFF"), MIME: "audio/wav"}), wiretest.Part(llm.PartImage, llm.Part{URL: "s3://b/a", MIME: "image/gif"})),
+			wiretest.Message(llm.RoleAssistant, wiretest.Part(llm.PartReasoning, llm.Part{Text: "Hm.", Extra: extra(`{"reasoningContent":{"reasoningText":{"signature":"c2ln"}}}`)}),
+				wiretest.Call("c1", "look", `{"where":"here"}`)),
+			wiretest.Message(llm.RoleTool, wiretest.Result("c1", true, llm.Text("gone"))),
 		},
 		Tools:      []llm.Tool{{Name: "look", Description: "looks", Parameters: json.RawMessage(`{"type":"object"}`), Strict: true}},
 		ToolChoice: llm.ToolChoice{Mode: llm.ToolNamed, Name: "look"},
@@ -228,13 +181,13 @@ func TestTheBodyIsTheSDKs(t *testing.T) {
 	var theirs []byte
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		theirs, _ = io.ReadAll(r.Body)
-		says(200, jsonType, hello)(w, r)
+		wiretest.Says(200, wiretest.JSON, hello)(w, r)
 	})
 	if _, err := m.Client().Converse(t.Context(), same); err != nil {
 		t.Fatal(err)
 	}
 	var got, want any
-	if err := json.Unmarshal(sent(t, req), &got); err != nil {
+	if err := json.Unmarshal([]byte(wiretest.Sent(t, by(t), hello, req)), &got); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(theirs, &want); err != nil {
@@ -246,7 +199,7 @@ func TestTheBodyIsTheSDKs(t *testing.T) {
 }
 
 func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
-	req := ask("Hello?")
+	req := wiretest.Ask("Hello?")
 	req.Extra = map[string]json.RawMessage{
 		"bedrock": json.RawMessage(`{"requestMetadata":{"a":"1","b":"1"}}`), "aws.bedrock": json.RawMessage(`{"requestMetadata":{"a":"2"}}`),
 	}
@@ -254,8 +207,8 @@ func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
 		"bedrock":     json.RawMessage(`{"cachePoint":{"type":"default","ttl":"5m"}}`),
 		"aws.bedrock": json.RawMessage(`{"cachePoint":{"ttl":"1h"}}`),
 	}
-	body := string(sent(t, req, func(c *bedrock.Config) { c.Provider = "aws.bedrock" }))
-	for _, want := range []string{`"requestMetadata":{"a":"2","b":"1"}`, `[{"text":"Hello?"},{"cachePoint":{"ttl":"1h","type":"default"}}]`} {
+	body := wiretest.Sent(t, by(t, func(c *bedrock.Config) { c.Provider = "aws.bedrock" }), hello, req)
+	for _, want := range []string{`"requestMetadata":{"a":"2","b":"1"}`, `[{"text":"Hello?"},{"cachePoint":{"type":"default","ttl":"1h"}}]`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)
 		}
@@ -264,39 +217,34 @@ func TestExtraOfTheProvidersOwnNameGoesLast(t *testing.T) {
 
 func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 	with := func(parts ...llm.Part) *llm.Request {
-		return &llm.Request{Messages: []llm.Message{message(llm.RoleUser, parts...)}}
+		return &llm.Request{Messages: []llm.Message{wiretest.Message(llm.RoleUser, parts...)}}
 	}
 	named := func(change func(*llm.Request)) *llm.Request {
-		r := ask("Hello?")
+		r := wiretest.Ask("Hello?")
 		change(r)
 		return r
 	}
-	for _, c := range []struct {
-		name  string
-		req   *llm.Request
-		class llm.Class
-		says  string
-	}{
+	wiretest.Refuses(t, by(t), []wiretest.Refusal{
 		{"nil", nil, llm.Invalid, "the request is nil"},
-		{"no model", named(func(*llm.Request) {}), llm.Invalid, "no model is named"},
-		{"an address", with(part(llm.PartImage, llm.Part{URL: "https://h/a.png"})), llm.Unsupported, "Messages[0].Parts[0] is given by its address"},
-		{"a video", with(part(llm.PartFile, llm.Part{Data: []byte("x"), MIME: "video/mp4"})), llm.Unsupported, `type "video/mp4"`},
-		{"an image that is none", with(part(llm.PartImage, llm.Part{Data: []byte("plain words")})), llm.Unsupported, `type "text/plain"`},
-		{"an image of a strange kind", with(part(llm.PartImage, llm.Part{Data: png, MIME: "image/tiff"})), llm.Unsupported, `type "image/tiff"`},
-		{"strange audio", with(part(llm.PartAudio, llm.Part{Data: png, MIME: "audio/midi"})), llm.Unsupported, `type "audio/midi"`},
-		{"a part of no kind", with(llm.Text("a"), part("hologram", llm.Part{})), llm.Invalid, `Messages[0].Parts[1] is of the unknown kind "hologram"`},
-		{"a call without Call", with(part(llm.PartToolCall, llm.Part{})), llm.Invalid, "without Call"},
-		{"a result without Result", with(part(llm.PartToolResult, llm.Part{})), llm.Invalid, "without Result"},
-		{"a result that holds a call", with(result("c", false, calls("c", "n", "{}"))), llm.Unsupported, "holds tool_call"},
-		{"arguments that are no object", with(calls("c", "n", `"text"`)), llm.Invalid, "not a JSON object"},
-		{"a data URL that is broken", with(part(llm.PartFile, llm.Part{URL: "data:text/plain;base64,!"})), llm.Invalid, "not base64"},
+		{"no messages", &llm.Request{}, llm.Invalid, "has no messages"},
+		{"an address", with(wiretest.Part(llm.PartImage, llm.Part{URL: "https://h/a.png"})), llm.Unsupported, "Messages[0].Parts[0] is given by its address"},
+		{"a video", with(wiretest.Part(llm.PartFile, llm.Part{Data: []byte("x"), MIME: "video/mp4"})), llm.Unsupported, `type "video/mp4"`},
+		{"an image that is none", with(wiretest.Part(llm.PartImage, llm.Part{Data: []byte("plain words")})), llm.Unsupported, `type "text/plain"`},
+		{"an image of a strange kind", with(wiretest.Part(llm.PartImage, llm.Part{Data: png, MIME: "image/tiff"})), llm.Unsupported, `type "image/tiff"`},
+		{"strange audio", with(wiretest.Part(llm.PartAudio, llm.Part{Data: png, MIME: "audio/midi"})), llm.Unsupported, `type "audio/midi"`},
+		{"a part of no kind", with(llm.Text("a"), wiretest.Part("hologram", llm.Part{})), llm.Invalid, `Messages[0].Parts[1] is of the unknown kind "hologram"`},
+		{"a call without Call", with(wiretest.Part(llm.PartToolCall, llm.Part{})), llm.Invalid, "without Call"},
+		{"a result without Result", with(wiretest.Part(llm.PartToolResult, llm.Part{})), llm.Invalid, "without Result"},
+		{"a result that holds a call", with(wiretest.Result("c", false, wiretest.Call("c", "n", "{}"))), llm.Unsupported, "holds tool_call"},
+		{"arguments that are no object", with(wiretest.Call("c", "n", `"text"`)), llm.Invalid, "not a JSON object"},
+		{"a data URL that is broken", with(wiretest.Part(llm.PartFile, llm.Part{URL: "data:text/plain;base64,!"})), llm.Invalid, "not base64"},
 		{"an extra that is no object", with(llm.Part{Kind: llm.PartText, Text: "a", Extra: extra("[]")}), llm.Invalid, `Extra["bedrock"] of Messages[0].Parts[0]`},
 		{"an unknown role", &llm.Request{Messages: []llm.Message{{Role: "narrator"}}}, llm.Invalid, `role "narrator"`},
-		{"an image as system text", &llm.Request{Messages: []llm.Message{message(llm.RoleSystem, part(llm.PartImage, llm.Part{URL: "u"}))}}, llm.Unsupported, "is text here"},
+		{"an image as system text", &llm.Request{Messages: []llm.Message{wiretest.Message(llm.RoleSystem, wiretest.Part(llm.PartImage, llm.Part{URL: "u"}))}}, llm.Unsupported, "is text here"},
 		{"parameters that are no schema", named(func(r *llm.Request) { r.Tools = []llm.Tool{{Name: "t", Parameters: []byte("7")}} }), llm.Invalid, `tool "t"`},
 		{"an unknown tool mode", named(func(r *llm.Request) { r.Tools, r.ToolChoice.Mode = []llm.Tool{{Name: "t"}}, "maybe" }), llm.Invalid, `"maybe"`},
 		{"no tools after calls", named(func(r *llm.Request) {
-			r.Messages = []llm.Message{message(llm.RoleAssistant, calls("c", "t", "{}")), message(llm.RoleTool, result("c", false))}
+			r.Messages = []llm.Message{wiretest.Message(llm.RoleAssistant, wiretest.Call("c", "t", "{}")), wiretest.Message(llm.RoleTool, wiretest.Result("c", false))}
 			r.Tools, r.ToolChoice.Mode = []llm.Tool{{Name: "t"}}, llm.ToolNone
 		}), llm.Unsupported, "while the conversation holds calls"},
 		{"JSON without a schema", named(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} }), llm.Unsupported, "set Format.Schema"},
@@ -304,21 +252,10 @@ func TestWhatCannotBeSentIsRefusedUnsent(t *testing.T) {
 		{"an unknown format", named(func(r *llm.Request) { r.Format = &llm.Format{Kind: "yaml"} }), llm.Invalid, `"yaml"`},
 		{"extras that are no object", named(func(r *llm.Request) { r.Extra = extra("  ") }), llm.Invalid, `Extra["bedrock"] is not`},
 		{"a number that is none", named(func(r *llm.Request) { nan := 0.0; nan /= nan; r.TopP = &nan }), llm.Invalid, "cannot be written as JSON"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var s seen
-			m := serve(t, s.handler(says(200, jsonType, hello)), func(cfg *bedrock.Config) {
-				if c.name == "no model" {
-					cfg.Model = ""
-				}
-			})
-			resp, err := m.Call(t.Context(), c.req)
-			e := llm.AsError(err)
-			if resp != nil || e.Class != c.class || !strings.Contains(e.Message, c.says) || e.Commit != llm.CommitNone || s.n.Load() != 0 {
-				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", err, e.Class, e.Commit, s.n.Load(), c.class, c.says)
-			}
-		})
-	}
+	})
+	wiretest.Refuses(t, by(t, func(c *bedrock.Config) { c.Model = "" }), []wiretest.Refusal{
+		{"no model", wiretest.Ask("Hello?"), llm.Invalid, "no model is named"},
+	})
 }
 
 func TestForeignCallIDsStayApartAndTogether(t *testing.T) {
@@ -326,9 +263,9 @@ func TestForeignCallIDsStayApartAndTogether(t *testing.T) {
 	ids := []string{"a.b", "a:b", "", "tooluse_01-x", long + "1", long + "2"}
 	var asked, answered []llm.Part
 	for _, id := range ids {
-		asked, answered = append(asked, calls(id, "n", "{}")), append(answered, result(id, false))
+		asked, answered = append(asked, wiretest.Call(id, "n", "{}")), append(answered, wiretest.Result(id, false))
 	}
-	req := &llm.Request{Messages: []llm.Message{message(llm.RoleAssistant, asked...), message(llm.RoleTool, answered...)}}
+	req := &llm.Request{Messages: []llm.Message{wiretest.Message(llm.RoleAssistant, asked...), wiretest.Message(llm.RoleTool, answered...)}}
 	var body struct {
 		Messages []struct {
 			Content []struct {
@@ -337,7 +274,7 @@ func TestForeignCallIDsStayApartAndTogether(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(sent(t, req), &body); err != nil {
+	if err := json.Unmarshal([]byte(wiretest.Sent(t, by(t), hello, req)), &body); err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
@@ -362,22 +299,22 @@ func TestMediaTypesAreTheAPIsFormats(t *testing.T) {
 		part llm.Part
 		want string
 	}{
-		{part(llm.PartFile, llm.Part{MIME: "text/html"}), `"document":{"format":"html"`},
-		{part(llm.PartFile, llm.Part{MIME: "Text/Markdown"}), `"document":{"format":"md"`},
-		{part(llm.PartFile, llm.Part{MIME: "application/msword"}), `"document":{"format":"doc"`},
-		{part(llm.PartFile, llm.Part{MIME: office + "wordprocessingml.document"}), `"document":{"format":"docx"`},
-		{part(llm.PartFile, llm.Part{MIME: "application/vnd.ms-excel"}), `"document":{"format":"xls"`},
-		{part(llm.PartFile, llm.Part{MIME: office + "spreadsheetml.sheet"}), `"document":{"format":"xlsx"`},
-		{part(llm.PartFile, llm.Part{MIME: "application/json"}), `"document":{"format":"txt"`},
-		{part(llm.PartFile, llm.Part{MIME: "application/octet-stream", Name: "A.MD"}), `"document":{"format":"md","name":"A"`},
-		{part(llm.PartImage, llm.Part{MIME: "image/JPG"}), `"image":{"format":"jpeg"`},
-		{part(llm.PartImage, llm.Part{MIME: "image/gif; q=1"}), `"image":{"format":"gif"`},
-		{part(llm.PartAudio, llm.Part{MIME: "audio/mpeg"}), `"audio":{"format":"mpeg"`},
-		{part(llm.PartAudio, llm.Part{MIME: "audio/vnd.wave"}), `"audio":{"format":"wav"`},
-		{part(llm.PartAudio, llm.Part{MIME: "audio/x-m4a"}), `"audio":{"format":"m4a"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "text/html"}), `"document":{"format":"html"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "Text/Markdown"}), `"document":{"format":"md"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "application/msword"}), `"document":{"format":"doc"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: office + "wordprocessingml.document"}), `"document":{"format":"docx"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "application/vnd.ms-excel"}), `"document":{"format":"xls"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: office + "spreadsheetml.sheet"}), `"document":{"format":"xlsx"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "application/json"}), `"document":{"format":"txt"`},
+		{wiretest.Part(llm.PartFile, llm.Part{MIME: "application/octet-stream", Name: "A.MD"}), `"document":{"format":"md","name":"A"`},
+		{wiretest.Part(llm.PartImage, llm.Part{MIME: "image/JPG"}), `"image":{"format":"jpeg"`},
+		{wiretest.Part(llm.PartImage, llm.Part{MIME: "image/gif; q=1"}), `"image":{"format":"gif"`},
+		{wiretest.Part(llm.PartAudio, llm.Part{MIME: "audio/mpeg"}), `"audio":{"format":"mpeg"`},
+		{wiretest.Part(llm.PartAudio, llm.Part{MIME: "audio/vnd.wave"}), `"audio":{"format":"wav"`},
+		{wiretest.Part(llm.PartAudio, llm.Part{MIME: "audio/x-m4a"}), `"audio":{"format":"m4a"`},
 	} {
 		c.part.Data = []byte("x")
-		body := string(sent(t, &llm.Request{Messages: []llm.Message{message(llm.RoleUser, c.part)}}))
+		body := wiretest.Sent(t, by(t), hello, &llm.Request{Messages: []llm.Message{wiretest.Message(llm.RoleUser, c.part)}})
 		if !strings.Contains(body, c.want) {
 			t.Errorf("%s: no %s in %s", c.part.MIME, c.want, body)
 		}

@@ -6,20 +6,21 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // A block is a piece of the message.
 type block struct {
-	wire         int             // its index on the wire
-	kind         llm.PartKind    // "": it has no counterpart here and is kept as it is
-	index        int             // among those of its kind
-	told, closed bool            // it was told of, which gave it its index; it ended
-	text         strings.Builder // or the arguments
-	signature    []byte
-	redacted     []byte // encrypted reasoning
-	citations    []json.RawMessage
-	format       string // of an image
-	data         []byte
+	wire      int          // its index on the wire
+	kind      llm.PartKind // "": it has no counterpart here and is kept as it is
+	told      adapter.Told
+	closed    bool            // it ended
+	text      strings.Builder // or the arguments
+	signature []byte
+	redacted  []byte // encrypted reasoning
+	citations []json.RawMessage
+	format    string // of an image
+	data      []byte
 
 	tool    *wireToolUse      // never nil in one that has a kind
 	result  *wireOpenTool     // of a tool that ran at the provider
@@ -103,19 +104,19 @@ func (a *answer) response() *llm.Response {
 		r.Stop = llm.StopToolCalls
 	}
 	if len(a.extra) > 0 {
-		r.Extra = extraOf(a.extra)
+		r.Extra = adapter.ExtraOf(extraName, a.extra)
 	}
 	return r
 }
 
 // partial is what a broken answer has of content, without calls whose arguments are not complete. nil: nothing.
 func (a *answer) partial() *llm.Response {
-	if a.n == 0 {
+	if !a.Begun() {
 		return nil
 	}
 	r := &llm.Response{Model: a.model, StopDetail: a.stop}
 	for _, b := range a.blocks {
-		if !b.told || b.kind == llm.PartToolCall && !json.Valid([]byte(b.text.String())) {
+		if !b.told.Before() || b.kind == llm.PartToolCall && !json.Valid([]byte(b.text.String())) {
 			continue
 		}
 		if p, ok := b.part(); ok {
@@ -133,14 +134,16 @@ func (b *block) part() (p llm.Part, ok bool) {
 		p = llm.Text(text)
 		if len(b.citations) > 0 {
 			content := []object{{"text": text}}
-			p.Extra = extraOf(object{"citationsContent": object{"content": content, "citations": b.citations}})
+			p.Extra = adapter.ExtraOf(extraName, object{"citationsContent": object{"content": content, "citations": b.citations}})
 		}
 	case llm.PartReasoning:
 		p = llm.Part{Kind: llm.PartReasoning, Text: text}
 		if len(b.signature) > 0 {
-			p.Extra = extraOf(object{"reasoningContent": object{"reasoningText": object{"signature": string(b.signature)}}})
+			p.Extra = adapter.ExtraOf(extraName, object{
+				"reasoningContent": object{"reasoningText": object{"signature": string(b.signature)}},
+			})
 		} else if len(b.redacted) > 0 {
-			p.Extra = extraOf(object{"reasoningContent": object{"redactedContent": b.redacted}})
+			p.Extra = adapter.ExtraOf(extraName, object{"reasoningContent": object{"redactedContent": b.redacted}})
 		}
 	case llm.PartToolCall:
 		p = llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: b.tool.ID, Name: b.tool.Name, Arguments: json.RawMessage(text)}}
@@ -163,13 +166,13 @@ func (b *block) whole() map[string]json.RawMessage {
 		if use.Input = json.RawMessage(b.text.String()); !json.Valid(use.Input) {
 			use.Input = json.RawMessage("{}")
 		}
-		return extraOf(object{"toolUse": use})
+		return adapter.ExtraOf(extraName, object{"toolUse": use})
 	case b.result != nil:
 		content := b.content
 		if content == nil {
 			content = []json.RawMessage{}
 		}
-		return extraOf(object{"toolResult": struct {
+		return adapter.ExtraOf(extraName, object{"toolResult": struct {
 			*wireOpenTool
 			Content []json.RawMessage `json:"content"`
 		}{b.result, content}})
@@ -179,25 +182,6 @@ func (b *block) whole() map[string]json.RawMessage {
 
 // An object is a JSON object that is written here.
 type object map[string]any
-
-func extraOf[M ~map[string]E, E any](fields M) map[string]json.RawMessage {
-	raw, err := encode(fields)
-	if err != nil {
-		return nil // all of them were parts of valid JSON
-	}
-	return map[string]json.RawMessage{extraName: raw}
-}
-
-// encode writes v as JSON, without the escapes that are for web pages.
-func encode(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
 
 func stopReason(s string) llm.StopReason {
 	switch s {

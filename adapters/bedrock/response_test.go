@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // answerOf is an answer in one piece.
@@ -21,12 +22,12 @@ const tenFour = `{"inputTokens":10,"outputTokens":4,"totalTokens":14}`
 func bothWays(t *testing.T, whole, frames string, check func(*testing.T, *llm.Response, error)) {
 	t.Helper()
 	t.Run("whole", func(t *testing.T) {
-		resp, err := serve(t, says(200, jsonType, whole, "X-Amzn-Requestid", "req-1")).Call(t.Context(), ask("Hello?"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, whole, "X-Amzn-Requestid", "req-1")).Call(t.Context(), wiretest.Ask("Hello?"))
 		check(t, resp, err)
 	})
 	t.Run("streamed", func(t *testing.T) {
 		var acc llm.Accumulator
-		resp, err := serve(t, says(200, frameType, frames, "X-Amzn-Requestid", "req-1")).Call(t.Context(), streamed(&acc))
+		resp, err := serve(t, wiretest.Says(200, frameType, frames, "X-Amzn-Requestid", "req-1")).Call(t.Context(), wiretest.Streamed(&acc))
 		check(t, resp, err)
 		if err != nil {
 			return
@@ -163,9 +164,9 @@ func TestPartsGoBackAsTheyCame(t *testing.T) {
 		{"a call", `{"toolUse":{"toolUseId":"c1","name":"look","input":{"b":[1,2],"a":9007199254740993}}}`,
 			start(0, `{"toolUse":{"toolUseId":"c1","name":"look"}}`) + delta(0, `{"toolUse":{"input":""}}`) +
 				delta(0, `{"toolUse":{"input":"{\"b\":[1,"}}`) + delta(0, `{"toolUse":{"input":"2],\"a\":9007199254740993}"}}`),
-			calls("c1", "look", `{"b":[1,2],"a":9007199254740993}`), `{"toolUse":{"input":{"b":[1,2],"a":9007199254740993},"name":"look","toolUseId":"c1"}}`},
+			wiretest.Call("c1", "look", `{"b":[1,2],"a":9007199254740993}`), `{"toolUse":{"input":{"b":[1,2],"a":9007199254740993},"name":"look","toolUseId":"c1"}}`},
 		{"a call without arguments", `{"toolUse":{"toolUseId":"c1","name":"look","input":{}}}`, start(0, `{"toolUse":{"toolUseId":"c1","name":"look"}}`),
-			calls("c1", "look", `{}`), `{"toolUse":{"input":{},"name":"look","toolUseId":"c1"}}`},
+			wiretest.Call("c1", "look", `{}`), `{"toolUse":{"input":{},"name":"look","toolUseId":"c1"}}`},
 		{"citations", `{"citationsContent":{"citations":[` + cite + `],"content":[{"text":"Cats."}]}}`,
 			piece("Cats.") + delta(0, `{"citation":`+cite+`}`),
 			llm.Part{Kind: llm.PartText, Text: "Cats.", Extra: extra(`{"citationsContent":{"citations":[` + cite + `],"content":[{"text":"Cats."}]}}`)}, ""},
@@ -188,7 +189,9 @@ func TestPartsGoBackAsTheyCame(t *testing.T) {
 				if len(resp.Parts) != 1 || !reflect.DeepEqual(resp.Parts[0], c.want) {
 					t.Fatalf("\n got %s\nwant %s", asJSON(resp.Parts), asJSON(c.want))
 				}
-				back := string(sent(t, &llm.Request{Messages: []llm.Message{message(llm.RoleAssistant, resp.Parts...), llm.User("Sure?")}}))
+				back := wiretest.Sent(t, by(t), hello, &llm.Request{Messages: []llm.Message{
+					wiretest.Message(llm.RoleAssistant, resp.Parts...), llm.User("Sure?"),
+				}})
 				want := c.back
 				if want == "" {
 					want = c.block
@@ -201,7 +204,7 @@ func TestPartsGoBackAsTheyCame(t *testing.T) {
 		})
 	}
 	t.Run("of a kind that is new", func(t *testing.T) {
-		resp, err := serve(t, says(200, jsonType, answerOf("end_turn", tenFour, `{"hologram":{"depth":3}}`, `null`))).Call(t.Context(), ask("Hello?"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, answerOf("end_turn", tenFour, `{"hologram":{"depth":3}}`, `null`))).Call(t.Context(), wiretest.Ask("Hello?"))
 		if err != nil || len(resp.Parts) != 1 || string(resp.Parts[0].Extra["bedrock"]) != `{"hologram":{"depth":3}}` {
 			t.Errorf("%+v, %v", resp, err)
 		}
@@ -239,11 +242,11 @@ func TestParallelCallsMayInterleave(t *testing.T) {
 	use := func(i int, id string) string {
 		return event("contentBlockStart", fmt.Sprintf(`{"contentBlockIndex":%d,"start":{"toolUse":{"toolUseId":%q,"name":"look"}}}`, i, id))
 	}
-	in := func(i int, s string) string { return delta(i, `{"toolUse":{"input":`+quote(s)+`}}`) }
+	in := func(i int, s string) string { return delta(i, `{"toolUse":{"input":`+wiretest.Quote(s)+`}}`) }
 	frames := begun + piece("Both.") + use(1, "c1") + use(2, "c2") + in(1, `{"a"`) + in(2, `{"b"`) + in(1, `:1}`) + in(2, `:2}`) +
 		event("messageStop", `{"stopReason":"tool_use"}`) + told
 	var acc llm.Accumulator
-	resp, err := serve(t, says(200, frameType, frames)).Call(t.Context(), streamed(&acc))
+	resp, err := serve(t, wiretest.Says(200, frameType, frames)).Call(t.Context(), wiretest.Streamed(&acc))
 	if err != nil || resp.Stop != llm.StopToolCalls {
 		t.Fatalf("%+v, %v", resp, err)
 	}
@@ -257,7 +260,7 @@ func TestParallelCallsMayInterleave(t *testing.T) {
 
 func TestCallsAreWhatAnEndWithCallsIsFor(t *testing.T) {
 	body := answerOf("end_turn", tenFour, `{"toolUse":{"toolUseId":"c1","name":"look","input":{}}}`)
-	resp, err := serve(t, says(200, jsonType, body)).Call(t.Context(), ask("Hello?"))
+	resp, err := serve(t, wiretest.Says(200, wiretest.JSON, body)).Call(t.Context(), wiretest.Ask("Hello?"))
 	if err != nil || resp.Stop != llm.StopToolCalls || resp.StopDetail != "end_turn" {
 		t.Errorf("%+v, %v", resp, err)
 	}
@@ -266,7 +269,7 @@ func TestCallsAreWhatAnEndWithCallsIsFor(t *testing.T) {
 func TestArgumentsThatAreCutAreBadOutput(t *testing.T) {
 	frames := begun + event("contentBlockStart", `{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"c1","name":"look"}}}`) +
 		delta(0, `{"toolUse":{"input":"{\"a\":"}}`) + event("messageStop", `{"stopReason":"max_tokens"}`) + told
-	_, err := serve(t, says(200, frameType, frames)).Call(t.Context(), streamed(&llm.Accumulator{}))
+	_, err := serve(t, wiretest.Says(200, frameType, frames)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	e := llm.AsError(err)
 	if e.Class != llm.BadOutput || e.Commit != llm.Committed || e.Usage.Output != 4 || len(e.Partial.ToolCalls()) != 0 {
 		t.Errorf("%v: %+v", err, e)

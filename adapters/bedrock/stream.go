@@ -16,15 +16,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream/eventstreamapi"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
 const (
 	// metadataGrace bounds the wait for the usage, which follows the end of the message.
 	metadataGrace = time.Second
-	// endGrace bounds how long a stream that said all is listened to for the end of its body, which lets the connection be
-	// used again.
-	endGrace = 50 * time.Millisecond
 
 	minFrame = 16
 	// maxFrame is the largest frame: payload and headers at their own bounds.
@@ -76,48 +74,36 @@ func (f *frames) next() (m eventstream.Message, err error) {
 	return m, nil
 }
 
-// stream reads an answer piece by piece. It is whole when messageStop has come; the end of the stream proves nothing. The
+// Stream reads an answer piece by piece. It is whole when messageStop has come; the end of the stream proves nothing. The
 // usage follows, if it does.
-func (c *call) stream(in *bufio.Reader) (*llm.Response, error) {
-	c.phase = llm.PhaseStream
-	s := &streaming{call: c, frames: newFrames(in)}
-	for !s.stopped {
-		m, err := s.frames.next()
-		if err != nil {
-			return nil, s.ended(err)
-		}
-		if err := s.take(m); err != nil {
-			return nil, err
-		}
+func (c *call) Stream(in io.Reader) (*llm.Response, error) {
+	if err := c.Follow(&streaming{call: c, frames: newFrames(bufio.NewReader(in))}); err != nil {
+		return nil, err
 	}
-	timer := time.AfterFunc(metadataGrace, s.cancel)
-	defer timer.Stop()
-	for {
-		m, err := s.frames.next()
-		if err != nil {
-			break // the answer is whole all the same
-		}
-		told := s.told
-		if err := s.take(m); err != nil {
-			return nil, err
-		}
-		if s.told && !told {
-			timer.Reset(endGrace)
-		}
-	}
-	return s.finish("")
+	return c.finish("")
 }
 
 // streaming is a stream while it is read.
 type streaming struct {
 	*call
 	frames  *frames
+	frame   eventstream.Message
 	stopped bool // messageStop came
-	told    bool // and metadata after it
+	told    bool // and metadata
 }
 
-// take takes in one frame. Its error ends the stream.
-func (s *streaming) take(m eventstream.Message) error {
+// Next reads a frame.
+func (s *streaming) Next() (err error) {
+	s.frame, err = s.frames.next()
+	return err
+}
+
+// State is how far the answer is.
+func (s *streaming) State() (whole, over bool) { return s.stopped, s.stopped && s.told }
+
+// Take takes in one frame.
+func (s *streaming) Take() error {
+	m := &s.frame
 	var kind, event, exception, code, message string
 	for i := range m.Headers {
 		to := &kind
@@ -138,12 +124,12 @@ func (s *streaming) take(m eventstream.Message) error {
 			*to = string(v)
 		}
 	}
-	fillIn(&exception, code)
+	adapter.FillIn(&exception, code)
 	switch {
 	case s.stopped && event != "metadata": // nothing is missing any more
 		return nil
 	case kind == eventstreamapi.ExceptionMessageType, kind == eventstreamapi.ErrorMessageType, strings.HasSuffix(event, "Exception"):
-		fillIn(&exception, event)
+		adapter.FillIn(&exception, event)
 		return s.exception(exception, message, m.Payload)
 	}
 	return s.event(event, m.Payload)
@@ -156,11 +142,11 @@ func (s *streaming) event(name string, payload []byte) error {
 	case "contentBlockDelta":
 		var d wireDelta
 		if !s.read(payload, &d) {
-			return s.damaged(payload)
+			return s.Damaged(payload)
 		}
 		a.size += len(payload) - len(d.Delta.Text) // more counts the text
 		if err := a.delta(&d); err != nil {
-			return s.sinkFailed(err)
+			return s.SinkFailed(err)
 		}
 	case "contentBlockStart":
 		var e struct {
@@ -168,7 +154,7 @@ func (s *streaming) event(name string, payload []byte) error {
 			Start wireBlock `json:"start"`
 		}
 		if !s.read(payload, &e) {
-			return s.damaged(payload)
+			return s.Damaged(payload)
 		}
 		a.start(e.Index, &e.Start)
 		a.size += len(payload)
@@ -177,20 +163,21 @@ func (s *streaming) event(name string, payload []byte) error {
 			Index int `json:"contentBlockIndex"`
 		}
 		if !s.read(payload, &e) {
-			return s.damaged(payload)
+			return s.Damaged(payload)
 		}
 		if err := a.close(a.find(e.Index)); err != nil {
-			return s.sinkFailed(err)
+			return s.SinkFailed(err)
 		}
 	case "messageStop":
 		var all map[string]json.RawMessage
 		if !s.read(payload, &all) {
-			return s.damaged(payload)
+			return s.Damaged(payload)
 		}
 		a.meta(all)
 		s.stopped = true
+		s.Within(metadataGrace)
 		if err := a.end(a.stop); err != nil {
-			return s.sinkFailed(err)
+			return s.SinkFailed(err)
 		}
 	case "metadata":
 		var all map[string]json.RawMessage
@@ -199,8 +186,8 @@ func (s *streaming) event(name string, payload []byte) error {
 		}
 		s.told = true
 	}
-	if a.size > s.m.most {
-		return s.tooLarge()
+	if a.size > s.Most {
+		return s.TooLarge()
 	}
 	return nil // messageStart, and new kinds of events, which may come at any time
 }
@@ -212,39 +199,25 @@ func (s *streaming) read(payload []byte, into any) bool {
 
 // exception is the error of a frame that reports one.
 func (s *streaming) exception(code, message string, payload []byte) error {
-	ev := llm.Evidence{Code: code, Message: message, Body: start(payload)}
+	ev := llm.Evidence{Code: code, Message: message, Body: wire.Start(payload)}
 	if f := wire.Unwrap(ev.Body); ev.Message == "" && f.Message == "" {
 		ev.Message = ev.Body
 	}
 	if ev.Code == "" && ev.Message == "" {
 		ev.Message = "an exception without a name"
 	}
-	return s.fail(&llm.Error{Evidence: ev})
+	return s.Fail(&llm.Error{Evidence: ev})
 }
 
-// damaged is the error of an event that cannot be read. It may have held a part of the answer, which would then have a
-// hole that nobody sees.
-func (s *streaming) damaged(payload []byte) error {
-	return s.broken("an event of the stream is damaged", nil, start(payload))
-}
-
-// ended is the error of a stream that ended, or broke, before its answer did.
-func (s *streaming) ended(err error) error {
+// Ended is the error of a stream that ended, or broke, before its answer did.
+func (s *streaming) Ended(err error) error {
 	switch {
-	case errors.Is(err, io.EOF):
-		return s.fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without messageStop"})
+	case err == nil:
+		return s.Fail(&llm.Error{Class: llm.Interrupted, Message: "the stream ended without messageStop"})
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return s.fail(&llm.Error{Class: llm.Interrupted, Message: "the stream was cut", Err: err})
+		return s.Fail(&llm.Error{Class: llm.Interrupted, Message: "the stream was cut", Err: err})
 	case errors.Is(err, errDamaged):
-		return s.broken("", err, "")
+		return s.Fail(&llm.Error{Class: s.Unusable(), Err: err})
 	}
-	return s.fail(&llm.Error{Err: plain(err)})
-}
-
-func (s *streaming) broken(message string, err error, body string) error {
-	e := &llm.Error{Class: llm.Interrupted, Message: message, Err: err, Evidence: llm.Evidence{Body: body}}
-	if s.answer.n == 0 {
-		e.Class = llm.BadOutput
-	}
-	return s.fail(e)
+	return s.Fail(&llm.Error{Err: plain(err)})
 }

@@ -1,6 +1,7 @@
 package bedrock_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/bedrock"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestOnlyMessageStopProvesTheEnd(t *testing.T) {
@@ -33,7 +35,7 @@ func TestOnlyMessageStopProvesTheEnd(t *testing.T) {
 		{"messageStop and an exception", hel + closed + ended + exception("throttlingException", `{"message":"slow"}`), 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			resp, err := serve(t, says(200, frameType, c.frames)).Call(t.Context(), streamed(&llm.Accumulator{}))
+			resp, err := serve(t, wiretest.Says(200, frameType, c.frames)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 			if c.class == 0 {
 				if err != nil || resp.Text() != "Hel" || !resp.Usage.Estimated || resp.Usage.Output == 0 {
 					t.Errorf("%+v, %v", resp, err)
@@ -81,14 +83,14 @@ func TestExceptionsInAStreamAreClassifiedByTheirCode(t *testing.T) {
 		{"under an event's name", event("throttlingException", `{"message":"Slow down."}`), "throttlingException", llm.RateLimited, "Slow down."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := serve(t, says(200, frameType, begun+c.frame, "X-Amzn-Requestid", "req-9")).Call(t.Context(), streamed(&llm.Accumulator{}))
+			_, err := serve(t, wiretest.Says(200, frameType, begun+c.frame, "X-Amzn-Requestid", "req-9")).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 			e := llm.AsError(err)
 			if e.Class != c.class || e.Evidence.Code != c.code || c.message != "" && e.Evidence.Message != c.message || e.Partial != nil ||
 				e.RequestID != "req-9" || e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
 				t.Errorf("%v: class %v (%s), %+v", err, e.Class, e.Rule, e.Evidence)
 			}
 			// After output it is a break, with the cause beside it.
-			_, err = serve(t, says(200, frameType, begun+piece("Hel")+c.frame)).Call(t.Context(), streamed(&llm.Accumulator{}))
+			_, err = serve(t, wiretest.Says(200, frameType, begun+piece("Hel")+c.frame)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 			e = llm.AsError(err)
 			if e.Class != llm.Interrupted || e.Partial.Text() != "Hel" || e.Evidence.Code != c.code || e.Commit != llm.Committed ||
 				llm.ClassOf(errors.Unwrap(e)) != c.class {
@@ -114,7 +116,7 @@ func TestDamagedFramesAreNoAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for before, want := range map[string]llm.Class{begun: llm.BadOutput, begun + piece("Hel"): llm.Interrupted} {
-				resp, err := serve(t, says(200, frameType, before+bad+closed+ended+told)).Call(t.Context(), streamed(&llm.Accumulator{}))
+				resp, err := serve(t, wiretest.Says(200, frameType, before+bad+closed+ended+told)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 				if resp != nil || llm.ClassOf(err) != want {
 					t.Errorf("%+v, %v of class %v, want %v", resp, err, llm.ClassOf(err), want)
 				}
@@ -126,7 +128,7 @@ func TestDamagedFramesAreNoAnswer(t *testing.T) {
 func TestWhatIsNewIsPassedOver(t *testing.T) {
 	frames := begun + event("hologram", `{"depth":3}`) + frame("?", ":message-type", "telemetry") + frame("", ":other", "x") +
 		delta(0, `{"hologram":{"depth":3}}`) + piece("Hello") + closed + ended + told
-	resp, err := serve(t, says(200, frameType, frames)).Call(t.Context(), streamed(&llm.Accumulator{}))
+	resp, err := serve(t, wiretest.Says(200, frameType, frames)).Call(t.Context(), wiretest.Streamed(&llm.Accumulator{}))
 	if err != nil || resp.Text() != "Hello" || resp.Usage.Output != 4 {
 		t.Errorf("%+v, %v", resp, err)
 	}
@@ -135,11 +137,11 @@ func TestWhatIsNewIsPassedOver(t *testing.T) {
 // TestAnAnswerMayComeInTheOtherForm shows that the first byte decides, not the media type: gateways lose those.
 func TestAnAnswerMayComeInTheOtherForm(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
-		"in one piece": says(200, jsonType, hello), "in one piece as a stream": says(200, frameType, hello),
-		"in frames": says(200, frameType, begun+piece("Hello")+closed+ended+told), "in frames as bytes": says(200, "application/octet-stream",
+		"in one piece": wiretest.Says(200, wiretest.JSON, hello), "in one piece as a stream": wiretest.Says(200, frameType, hello),
+		"in frames": wiretest.Says(200, frameType, begun+piece("Hello")+closed+ended+told), "in frames as bytes": wiretest.Says(200, "application/octet-stream",
 			begun+piece("Hello")+closed+ended+told),
 	} {
-		for how, req := range map[string]*llm.Request{"whole": ask("Hello?"), "streamed": streamed(&llm.Accumulator{})} {
+		for how, req := range map[string]*llm.Request{"whole": wiretest.Ask("Hello?"), "streamed": wiretest.Streamed(&llm.Accumulator{})} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				got := ""
 				if req.Sink != nil {
@@ -154,39 +156,19 @@ func TestAnAnswerMayComeInTheOtherForm(t *testing.T) {
 	}
 }
 
-// endless is a body that repeats itself.
-type endless struct {
-	head, again string
-	left        string
-}
-
-func (e *endless) Read(p []byte) (int, error) {
-	if e.left == "" {
-		e.left, e.head = e.head+e.again, ""
-	}
-	n := copy(p, e.left)
-	e.left = e.left[n:]
-	return n, nil
-}
-
-func (e *endless) Close() error { return nil }
-
 func TestAnAnswerHasBounds(t *testing.T) {
 	big := strings.Repeat("x", 15<<10)
-	nowhere := ask("Hello?")
+	nowhere := wiretest.Ask("Hello?")
 	nowhere.Sink = func(llm.Delta) error { return nil }
 	for _, c := range []struct {
 		req  *llm.Request
-		body io.ReadCloser
+		body io.Reader
 	}{
-		{ask("Hello?"), &endless{head: `{"output":{"message":{"content":[{"text":"`, again: big}},
-		{nowhere, &endless{head: begun, again: piece(big)}},
+		{wiretest.Ask("Hello?"), io.MultiReader(strings.NewReader(`{"output":{"message":{"content":[{"text":"`), &wiretest.Endless{Text: big})},
+		{nowhere, io.MultiReader(strings.NewReader(begun), &wiretest.Endless{Text: piece(big)})},
 	} {
-		m := bedrock.New(bedrock.Config{Region: "us-east-1", Model: "m", HTTPClient: &http.Client{
-			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: c.body, Request: r}, nil
-			}),
-		}})
+		m := bedrock.New(bedrock.Config{Region: "us-east-1", Model: "m", HTTPClient: wiretest.InMemory(200, "",
+			func(context.Context) io.Reader { return c.body })})
 		m.Bound(32 << 10)
 		if _, err := m.Call(t.Context(), c.req); llm.ClassOf(err) != llm.BadOutput || !strings.Contains(err.Error(), "larger than 32 KiB") {
 			t.Errorf("%.200v", err)
@@ -198,15 +180,15 @@ func TestASinksErrorEndsEveryKindOfAnswer(t *testing.T) {
 	full := errors.New("the disk is full")
 	call := event("contentBlockStart", `{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"c1","name":"look"}}}`)
 	for name, h := range map[string]http.HandlerFunc{
-		"in one piece":                 says(200, jsonType, hello),
-		"in frames":                    says(200, frameType, begun+piece("Hello")+closed+ended+told),
-		"where a call ends":            says(200, frameType, begun+call+closed+ended+told),
-		"where the message ends it":    says(200, frameType, begun+call+ended+told),
-		"in a call that nobody opened": says(200, frameType, begun+delta(0, `{"toolUse":{"input":"{}"}}`)+ended+told),
+		"in one piece":                 wiretest.Says(200, wiretest.JSON, hello),
+		"in frames":                    wiretest.Says(200, frameType, begun+piece("Hello")+closed+ended+told),
+		"where a call ends":            wiretest.Says(200, frameType, begun+call+closed+ended+told),
+		"where the message ends it":    wiretest.Says(200, frameType, begun+call+ended+told),
+		"in a call that nobody opened": wiretest.Says(200, frameType, begun+delta(0, `{"toolUse":{"input":"{}"}}`)+ended+told),
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			req := ask("Hello?")
+			req := wiretest.Ask("Hello?")
 			req.Sink = func(llm.Delta) error { n++; return full }
 			resp, err := serve(t, h).Call(t.Context(), req)
 			if resp != nil || !errors.Is(err, full) || n != 1 {

@@ -1,9 +1,10 @@
 package gemini
 
 import (
-	"errors"
 	"net/url"
 	"strings"
+
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An address is where an API is.
@@ -15,25 +16,22 @@ type address struct {
 }
 
 func addressOf(cfg *Config, vertex bool) (address, error) {
-	fillIn(&cfg.BaseURL, ownAddress(cfg, vertex))
-	u, err := url.Parse(cfg.BaseURL)
-	switch {
-	case err != nil:
-		return address{}, errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return address{}, errors.New("BaseURL must begin with http:// or https:// and a host")
-	case u.RawQuery != "":
-		return address{}, errors.New("BaseURL has a query, which would get lost; put keys into APIKey or Header")
+	adapter.FillIn(&cfg.BaseURL, ownAddress(cfg, vertex))
+	u, err := adapter.ParseBase(cfg.BaseURL)
+	if err != nil {
+		return address{}, err
 	}
-	u.Path, u.RawPath, u.Fragment = strings.TrimRight(u.Path, "/"), "", ""
+	if err := adapter.NoQuery(u); err != nil {
+		return address{}, err
+	}
 	if i := strings.LastIndexByte(u.Path, '/'); i >= 0 && isVersion(u.Path[i+1:]) {
-		fillIn(&cfg.APIVersion, u.Path[i+1:])
+		adapter.FillIn(&cfg.APIVersion, u.Path[i+1:])
 		u.Path = u.Path[:i]
 	}
 	if vertex {
-		fillIn(&cfg.APIVersion, "v1beta1")
+		adapter.FillIn(&cfg.APIVersion, "v1beta1")
 	}
-	fillIn(&cfg.APIVersion, "v1beta")
+	adapter.FillIn(&cfg.APIVersion, "v1beta")
 	a := address{scheme: u.Scheme, host: u.Host, root: u.String(), version: cfg.APIVersion}
 	a.prefix = a.root + "/" + a.version + "/"
 	return a, nil

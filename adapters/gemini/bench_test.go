@@ -10,8 +10,8 @@ import (
 
 	sdk "google.golang.org/genai"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchDeltas = 500
@@ -33,38 +33,20 @@ func benchStream() string {
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
-	m := serve(b, says(200, sseType, benchStream()))
-	n := 0
-	req := ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	m := serve(b, wiretest.Says(200, wiretest.SSE, benchStream()))
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamRead is the same without a socket: from the line of the event to the sink.
 func BenchmarkStreamRead(b *testing.B) {
 	body := benchStream()
-	m := inMemory(200, sseType, func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(body)) })
-	n := 0
-	req := ask("hi")
-	req.Sink = func(llm.Delta) error { n++; return nil }
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+	m := inMemory(func(context.Context) io.Reader { return strings.NewReader(body) })
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the SDK's own reader.
 func BenchmarkStreamSDK(b *testing.B) {
-	client, err := serve(b, says(200, sseType, benchStream())).Client(b.Context())
+	client, err := serve(b, wiretest.Says(200, wiretest.SSE, benchStream())).Client(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -85,14 +67,8 @@ func BenchmarkStreamSDK(b *testing.B) {
 
 // BenchmarkCall is a whole call with a short answer.
 func BenchmarkCall(b *testing.B) {
-	m := serve(b, says(200, jsonType, chunk(`{"text":"Hello"}`, stop, used)))
-	req := ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	m := serve(b, wiretest.Says(200, wiretest.JSON, chunk(`{"text":"Hello"}`, stop, used)))
+	wiretest.BenchCall(b, m)
 }
 
 // BenchmarkReadFailure is what the adapter and the classifier make of a failure, without a socket.
@@ -101,14 +77,8 @@ func BenchmarkReadFailure(b *testing.B) {
 		`"details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]},` +
 		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"5s"}]}}`
 	m := gemini.New(gemini.Config{Model: "gemini-2.5-flash", APIKey: madeUp, HTTPClient: &http.Client{
-		Transport: roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {jsonType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Content-Type": {wiretest.JSON}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 		})}})
-	req := ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }

@@ -7,6 +7,7 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // Capabilities is what a Gemini model can do through this adapter, for Deployment.Has. It goes by the generation in the
@@ -68,6 +69,6 @@ func thinking(model, effort string) (*sdk.ThinkingConfig, *llm.Error) {
 	case "high":
 		return budget(24576)
 	}
-	return nil, unsupported(`%q is no reasoning effort of the model %q; use "none", "low", "medium", "high" or a number of tokens`,
-		effort, model)
+	return nil, adapter.Unsupported(
+		`%q is no reasoning effort of the model %q; use "none", "low", "medium", "high" or a number of tokens`, effort, model)
 }

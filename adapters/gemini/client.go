@@ -9,7 +9,7 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
-	"github.com/modelchain/llm/internal/wire"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // placeholder stands in the SDK's requests until the key of the call takes its place: the SDK refuses to work without one.
@@ -45,28 +45,25 @@ type doer struct {
 
 // RoundTrip makes one request. A failing answer comes back as an error, since the SDK would lose half of it.
 func (d doer) RoundTrip(r *http.Request) (*http.Response, error) {
-	c := &call{m: d.m, ctx: r.Context()}
-	ctx, cancel := context.WithCancel(c.ctx)
-	c.cancel = cancel
-	ctx, c.x = wire.Watch(ctx)
+	c := d.m.newCall(r.Context(), nil)
+	ctx, cancel := c.Open()
 	r = r.Clone(ctx)
 	r.Header.Del(apiKeyHeader)
 	if d.m.at(r.URL) { // no other host must get the key
-		key, bad := d.m.keyFor(c.ctx)
-		if bad != nil {
+		key, err := c.Ask()
+		if err != nil {
 			cancel()
 			if r.Body != nil {
 				_ = r.Body.Close()
 			}
-			return nil, c.unsent(bad)
+			return nil, err
 		}
-		c.key = key
-		d.m.setHeader(r.Header, key)
+		c.Sign(r.Header, key)
 	}
 	resp, err := d.next.RoundTrip(r)
 	if err != nil {
 		cancel()
-		return nil, c.fail(&llm.Error{Err: plain(err)})
+		return nil, c.Fail(&llm.Error{Err: adapter.Plain(err)})
 	}
 	if resp.StatusCode < 400 {
 		resp.Body = &watched{call: c, ReadCloser: resp.Body}
@@ -74,8 +71,8 @@ func (d doer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer cancel()
 	defer resp.Body.Close() //nolint:errcheck // nothing can be done about it
-	c.status, c.header, c.phase = resp.StatusCode, resp.Header, llm.PhaseHeaders
-	return nil, c.failure(resp.Body)
+	c.Head(resp)
+	return nil, c.Failed(resp)
 }
 
 // at reports whether u is on the host that m speaks to.
@@ -88,6 +85,6 @@ type watched struct {
 }
 
 func (w *watched) Close() error {
-	w.cancel()
+	w.Cancel()
 	return w.ReadCloser.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func count(t *testing.T, m *gemini.Model) (int32, error) {
@@ -59,7 +61,7 @@ func TestTheSDKsClientGoesWhereTheModelGoes(t *testing.T) {
 			var got *http.Request
 			m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				got = r.Clone(t.Context())
-				says(200, jsonType, `{"totalTokens":3}`)(w, r)
+				wiretest.Says(200, wiretest.JSON, `{"totalTokens":3}`)(w, r)
 			}, c.change)
 			if n, err := count(t, m); err != nil || n != 3 {
 				t.Fatalf("got %d, %v", n, err)
@@ -83,18 +85,18 @@ func TestFailuresOfTheSDKsClientKeepTheirEvidence(t *testing.T) {
 		"bad_key": llm.Auth, "cut_json_200": llm.BadOutput, "html_200": llm.BadOutput,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := load(t, name)
+			f := wiretest.Load(t, filepath.Join("testdata", "failures", name+".http"))
 			var calls atomic.Int32
 			_, err := count(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
 				w.Header().Set("X-Request-Id", "id-1")
-				f.serve(w, r)
+				f.ServeHTTP(w, r)
 			}))
-			e := failure(t, nil, err)
+			e := wiretest.Failure(t, nil, err)
 			if e.Class != want || e.Provider != "gemini" || calls.Load() != 1 {
 				t.Errorf("got %v of class %v after %d requests, want %v", e, e.Class, calls.Load(), want)
 			}
-			if f.status != 200 && (e.Evidence.Status != f.status || e.Evidence.Body != f.body || e.RequestID != "id-1" || e.Evidence.Phase != llm.PhaseHeaders) {
+			if f.Status != 200 && (e.Evidence.Status != f.Status || e.Evidence.Body != f.Body || e.RequestID != "id-1" || e.Evidence.Phase != llm.PhaseHeaders) {
 				t.Errorf("evidence %+v, id %q", e.Evidence, e.RequestID)
 			}
 		})
@@ -104,14 +106,14 @@ func TestFailuresOfTheSDKsClientKeepTheirEvidence(t *testing.T) {
 		m := gemini.New(gemini.Config{BaseURL: server.URL})
 		server.Close()
 		_, err := count(t, m)
-		if e := failure(t, nil, err); e.Class != llm.Unavailable || e.Commit != llm.CommitNone {
+		if e := wiretest.Failure(t, nil, err); e.Class != llm.Unavailable || e.Commit != llm.CommitNone {
 			t.Errorf("got %v, commit %v", e, e.Commit)
 		}
 	})
 	t.Run("no key to be had", func(t *testing.T) {
 		sealed := errors.New("vault is sealed")
 		_, err := count(t, gemini.New(gemini.Config{Key: func(context.Context) (string, error) { return "", sealed }}))
-		if e := failure(t, nil, err); e.Class != llm.Auth || !errors.Is(err, sealed) || e.Commit != llm.CommitNone {
+		if e := wiretest.Failure(t, nil, err); e.Class != llm.Auth || !errors.Is(err, sealed) || e.Commit != llm.CommitNone {
 			t.Errorf("got %v, commit %v", e, e.Commit)
 		}
 	})
@@ -121,7 +123,7 @@ func TestTheSDKsClientShowsItsKeyToNoOtherHost(t *testing.T) {
 	var leaked atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leaked.Store(r.Header.Get("X-Goog-Api-Key") != "")
-		says(200, jsonType, `{"totalTokens":3}`)(w, r)
+		wiretest.Says(200, wiretest.JSON, `{"totalTokens":3}`)(w, r)
 	}))
 	defer other.Close()
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -135,8 +137,8 @@ func TestTheSDKsClientShowsItsKeyToNoOtherHost(t *testing.T) {
 }
 
 func TestStreamsOfTheSDKsClientEndWithTheirContext(t *testing.T) {
-	s := stall(sseType, events(piece("Hel")))
-	client, err := serve(t, s.serve).Client(t.Context())
+	s := wiretest.Stall(200, wiretest.SSE, events(piece("Hel")))
+	client, err := serve(t, s.ServeHTTP).Client(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,12 +148,12 @@ func TestStreamsOfTheSDKsClientEndWithTheirContext(t *testing.T) {
 		}
 		break
 	}
-	<-s.closed
+	<-s.Closed
 }
 
 func TestTheSDKsClientLeavesNothingBehind(t *testing.T) {
 	var sent context.Context
-	m := gemini.New(gemini.Config{HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	m := gemini.New(gemini.Config{HTTPClient: &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		sent = r.Context()
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"totalTokens":3}`))}, nil
 	})}})
@@ -177,7 +179,7 @@ func TestAsErrorOfAnotherClientsErrors(t *testing.T) {
 		{"a page", sdk.APIError{Code: 502, Status: "502 Bad Gateway", Message: "<html>"}, llm.Unavailable, 0},
 	} {
 		err := m.AsError(t.Context(), c.err)
-		e := failure(t, nil, err)
+		e := wiretest.Failure(t, nil, err)
 		if e.Class != c.want || e.RetryAfter != c.wait || e.Evidence.Status == 0 {
 			t.Errorf("%s: got %v of class %v, wait %v", c.name, e, e.Class, e.RetryAfter)
 		}

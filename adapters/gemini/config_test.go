@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
@@ -50,9 +50,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 // sentTo is where a Model of cfg sends a call, by its http.Client.
 func sentTo(t *testing.T, cfg gemini.Config, req *llm.Request) (to string, header http.Header) {
 	t.Helper()
-	cfg.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	cfg.HTTPClient = &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		to, header = r.URL.String(), r.Header.Clone()
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {jsonType}}, Body: http.NoBody}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {wiretest.JSON}}, Body: http.NoBody}, nil
 	})}
 	_, _ = gemini.New(cfg).Call(t.Context(), req) // only the request counts
 	return to, header
@@ -89,10 +89,10 @@ func TestAddresses(t *testing.T) {
 			"http://h/v1/projects/p/locations/global/publishers/google/models/m"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if to, _ := sentTo(t, c.cfg, ask("hi")); to != c.want+":generateContent" {
+			if to, _ := sentTo(t, c.cfg, wiretest.Ask("hi")); to != c.want+":generateContent" {
 				t.Errorf("sent to %s, want %s", to, c.want)
 			}
-			if to, _ := sentTo(t, c.cfg, streamed(&llm.Accumulator{})); to != c.want+":streamGenerateContent?alt=sse" {
+			if to, _ := sentTo(t, c.cfg, wiretest.Streamed(&llm.Accumulator{})); to != c.want+":streamGenerateContent?alt=sse" {
 				t.Errorf("streamed from %s, want %s", to, c.want)
 			}
 		})
@@ -100,7 +100,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestTheModelOfTheRequestGoesBeforeTheAdapters(t *testing.T) {
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Model = "gemini-y"
 	if to, _ := sentTo(t, gemini.Config{Model: "gemini-x"}, req); !strings.Contains(to, "models/gemini-y:") {
 		t.Errorf("sent to %s", to)
@@ -109,7 +109,7 @@ func TestTheModelOfTheRequestGoesBeforeTheAdapters(t *testing.T) {
 
 func TestNamesThatLeadElsewhereAreNotSent(t *testing.T) {
 	for _, model := range []string{"../files", "models/../../files", "a//b", "a/", "/a", ".", "models/.."} {
-		if to, _ := sentTo(t, gemini.Config{Model: model}, ask("hi")); to != "" {
+		if to, _ := sentTo(t, gemini.Config{Model: model}, wiretest.Ask("hi")); to != "" {
 			t.Errorf("%q was sent to %s", model, to)
 		}
 	}
@@ -122,7 +122,7 @@ func TestHeadersOfARequest(t *testing.T) {
 		cfg  gemini.Config
 		want map[string]string
 	}{
-		{"a key", gemini.Config{APIKey: madeUp}, map[string]string{key: madeUp, "Authorization": "", "Content-Type": jsonType, "Accept": jsonType}},
+		{"a key", gemini.Config{APIKey: madeUp}, map[string]string{key: madeUp, "Authorization": "", "Content-Type": wiretest.JSON, "Accept": wiretest.JSON}},
 		{"no key", gemini.Config{}, map[string]string{key: "", "Authorization": ""}},
 		{"a token for Vertex AI", gemini.Config{Project: "p", APIKey: "ya29.made-up"}, map[string]string{"Authorization": "Bearer ya29.made-up", key: ""}},
 		{"a key for the express mode", gemini.Config{Provider: "vertex", APIKey: madeUp}, map[string]string{key: madeUp, "Authorization": ""}},
@@ -132,47 +132,12 @@ func TestHeadersOfARequest(t *testing.T) {
 			map[string]string{"X-Goog-User-Project": "billed", "Accept": "x/y"}},
 	} {
 		c.cfg.Model = "m"
-		_, header := sentTo(t, c.cfg, ask("hi"))
+		_, header := sentTo(t, c.cfg, wiretest.Ask("hi"))
 		for name, value := range c.want {
 			if got := header.Get(name); got != value {
 				t.Errorf("%s: %s is %q, want %q", c.name, name, got, value)
 			}
 		}
-	}
-}
-
-func TestTheKeyFunctionIsAskedForEachCall(t *testing.T) {
-	var s recorder
-	n := 0
-	m := serve(t, s.serve, func(c *gemini.Config) {
-		c.Project, c.APIKey = "p", ""
-		c.Key = func(context.Context) (string, error) {
-			n++
-			return "token-" + string(rune('0'+n)), nil
-		}
-	})
-	for _, want := range []string{"Bearer token-1", "Bearer token-2"} {
-		if _, err := m.Call(t.Context(), ask("hi")); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.header.Get("Authorization"); got != want {
-			t.Errorf("sent %q, want %q", got, want)
-		}
-	}
-}
-
-func TestOwnHTTPClientDoesTheWork(t *testing.T) {
-	var used atomic.Int32
-	var s recorder
-	m := serve(t, s.serve, func(c *gemini.Config) {
-		next := c.HTTPClient.Transport
-		c.HTTPClient = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			used.Add(1)
-			return next.RoundTrip(r)
-		})}
-	})
-	if _, err := m.Call(t.Context(), ask("hi")); err != nil || used.Load() != 1 || s.calls != 1 {
-		t.Errorf("the client was used %d times, %d requests came, %v", used.Load(), s.calls, err)
 	}
 }
 
@@ -183,7 +148,7 @@ func TestNothingOfTheEnvironmentCounts(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	to, header := sentTo(t, gemini.Config{Model: "m"}, ask("hi"))
+	to, header := sentTo(t, gemini.Config{Model: "m"}, wiretest.Ask("hi"))
 	if to != "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent" || header.Get("X-Goog-Api-Key") != "" {
 		t.Errorf("sent to %s with %v", to, header)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 	"github.com/modelchain/llm/llmtest"
 )
 
@@ -26,7 +27,7 @@ func TestCaller(t *testing.T) {
 					return gemini.New(cfg)
 				},
 				Serve: serveAnswer,
-				Event: sseType,
+				Event: wiretest.SSE,
 			})
 		})
 	}
@@ -44,13 +45,13 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	if !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
 		parts := calls
 		if len(a.Text) > 0 {
-			parts = append([]string{`{"text":` + quote(strings.Join(a.Text, "")) + `}`}, calls...)
+			parts = append([]string{`{"text":` + wiretest.Quote(strings.Join(a.Text, "")) + `}`}, calls...)
 		}
-		w.Header().Set("Content-Type", jsonType+"; charset=UTF-8")
+		w.Header().Set("Content-Type", wiretest.JSON+"; charset=UTF-8")
 		_, _ = io.WriteString(w, chunk(strings.Join(parts, ","), stop, usage))
 		return
 	}
-	w.Header().Set("Content-Type", sseType)
+	w.Header().Set("Content-Type", wiretest.SSE)
 	send := func(data string) {
 		_, _ = io.WriteString(w, events(data))
 		_ = http.NewResponseController(w).Flush()

@@ -9,11 +9,12 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func Example() {
 	// Stands in for the provider.
-	server := httptest.NewServer(says(200, sseType, events(piece("Hel"), chunk(`{"text":"lo"}`, stop, used))))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, events(piece("Hel"), chunk(`{"text":"lo"}`, stop, used))))
 	defer server.Close()
 
 	model := &llm.Deployment{Name: "flash", Caller: gemini.New(gemini.Config{
@@ -55,7 +56,7 @@ func ExampleNew() {
 }
 
 func ExampleModel_Client() {
-	server := httptest.NewServer(says(200, jsonType, `{"embeddings":[{"values":[0.25,0.5]}]}`))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.JSON, `{"embeddings":[{"values":[0.25,0.5]}]}`))
 	defer server.Close()
 	model := gemini.New(gemini.Config{BaseURL: server.URL, APIKey: "key"})
 	client, err := model.Client(context.Background())

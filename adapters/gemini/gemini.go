@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -35,7 +36,6 @@ const (
 	extraName = nameGemini
 
 	apiKeyHeader = "X-Goog-Api-Key"
-	bearer       = "Authorization"
 )
 
 // A Config says where a [Model] is and how to speak to it. The zero value is the Gemini Developer API without a key.
@@ -77,8 +77,8 @@ type Model struct {
 	vertex bool
 	base   address
 	client *http.Client
-	// secrets are what must not show up in errors, apart from the key.
-	secrets []string
+	// account is who calls.
+	account *adapter.Account
 }
 
 // String says where c leads, without keys.
@@ -103,24 +103,29 @@ func New(cfg Config) *Model {
 func newModel(cfg Config) (*Model, error) {
 	vertex := cfg.Project != "" || isVertex(cfg.Provider)
 	if vertex {
-		fillIn(&cfg.Provider, nameVertex)
+		adapter.FillIn(&cfg.Provider, nameVertex)
 	} else {
-		fillIn(&cfg.Provider, nameGemini)
+		adapter.FillIn(&cfg.Provider, nameGemini)
 	}
 	if err := check(&cfg, vertex); err != nil {
 		return nil, err
 	}
 	if cfg.Project != "" {
-		fillIn(&cfg.Location, "global")
-		fillIn(&cfg.KeyHeader, bearer)
+		adapter.FillIn(&cfg.Location, "global")
+		adapter.FillIn(&cfg.KeyHeader, adapter.Bearer)
 	}
-	fillIn(&cfg.KeyHeader, apiKeyHeader)
+	adapter.FillIn(&cfg.KeyHeader, apiKeyHeader)
+	account, err := adapter.NewAccount(adapter.Account{
+		Provider: cfg.Provider, APIKey: cfg.APIKey, Key: cfg.Key, KeyHeader: cfg.KeyHeader, Header: cfg.Header,
+	})
+	if err != nil {
+		return nil, err
+	}
 	base, err := addressOf(&cfg, vertex)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Header = cfg.Header.Clone()
-	return &Model{cfg: cfg, vertex: vertex, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
+	return &Model{cfg: cfg, vertex: vertex, base: base, client: wire.Client(cfg.HTTPClient), account: account}, nil
 }
 
 func isVertex(provider string) bool {
@@ -131,18 +136,8 @@ func isGemini(provider string) bool {
 	return provider == nameGemini || provider == "gcp.gemini" || provider == "google"
 }
 
-func fillIn(s *string, other string) {
-	if *s == "" {
-		*s = other
-	}
-}
-
 func check(cfg *Config, vertex bool) error {
 	switch {
-	case cfg.APIKey != "" && cfg.Key != nil:
-		return errors.New("both APIKey and Key are set; set one")
-	case !validKey(cfg.APIKey):
-		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
 	case cfg.Project != "" && isGemini(cfg.Provider):
 		return fmt.Errorf("the provider %q has no projects; leave out Project, or set Provider to %q", cfg.Provider, nameVertex)
 	case cfg.Location != "" && cfg.Project == "":
@@ -157,39 +152,8 @@ func check(cfg *Config, vertex bool) error {
 		return errors.New("the Project is missing; Vertex AI needs it, or an API key for its express mode")
 	case !vertex && !isGemini(cfg.Provider) && cfg.BaseURL == "":
 		return fmt.Errorf("no address is known for Provider %q; set BaseURL, or use %q or %q", cfg.Provider, nameGemini, nameVertex)
-	case cfg.KeyHeader != "" && !validName(cfg.KeyHeader):
-		return fmt.Errorf("KeyHeader %q is no header name", cfg.KeyHeader)
-	}
-	for name, values := range cfg.Header {
-		if !validName(name) {
-			return fmt.Errorf("%q in Header is no header name", name)
-		}
-		for _, v := range values {
-			if strings.ContainsAny(v, "\r\n\x00") {
-				return fmt.Errorf("the value of Header %q has a line break in it", name)
-			}
-		}
 	}
 	return nil
-}
-
-func validKey(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // validPlace accepts what may stand in a host or a path. A project's id may have a domain before it.
@@ -205,23 +169,5 @@ func validPlace(s string) bool {
 
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	c := &call{m: m, ctx: ctx, req: req}
-	resp, err := c.do()
-	if err != nil {
-		return nil, err
-	}
-	return resp, nil
-}
-
-// setHeader sets what identifies the caller, and what the configuration says.
-func (m *Model) setHeader(h http.Header, key string) {
-	if key != "" {
-		if strings.EqualFold(m.cfg.KeyHeader, bearer) {
-			key = "Bearer " + key
-		}
-		h.Set(m.cfg.KeyHeader, key)
-	}
-	for name, values := range m.cfg.Header {
-		h[http.CanonicalHeaderKey(name)] = values
-	}
+	return m.newCall(ctx, req).do()
 }

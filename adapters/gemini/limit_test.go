@@ -7,7 +7,7 @@ import (
 )
 
 func TestAStreamedAnswerIsBounded(t *testing.T) {
-	c := &call{m: New(Config{}), ctx: t.Context(), req: &llm.Request{}}
+	c := New(Config{}).newCall(t.Context(), &llm.Request{})
 	piece := []byte(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`)
 	c.answer.out = maxAnswer - 1
 	if err := c.take(piece); err != nil {

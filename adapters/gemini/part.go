@@ -3,7 +3,6 @@ package gemini
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"path"
@@ -13,6 +12,8 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A part is a piece of a turn as the API has it: the SDK's, with its data's types, but with texts that may be empty and with
@@ -44,26 +45,21 @@ type functionResponse struct {
 // MarshalJSON writes the part with its patch.
 func (p *part) MarshalJSON() ([]byte, error) {
 	type plain part
-	raw, err := marshal((*plain)(p))
+	raw, err := wire.Marshal((*plain)(p))
 	if err != nil || p.patch == nil {
 		return raw, err
 	}
-	return merge(raw, p.patch), nil
+	return wire.Merge(raw, p.patch), nil
 }
 
 func (p *part) signed() bool {
 	return p.ThoughtSignature != "" || p.patch != nil && gjson.GetBytes(p.patch, "thoughtSignature").Exists()
 }
 
-// A place says where in the request something stands.
-type place struct{ message, part int }
-
-func (p place) String() string { return fmt.Sprintf("Messages[%d].Parts[%d]", p.message, p.part) }
-
 // part is a part of a message as the API takes it, nil for what it does not take and does not miss: empty texts, which it
 // refuses, and other models' reasoning.
-func (b *builder) part(p *llm.Part, at place) (*part, *llm.Error) {
-	patch, err := b.m.patch(p, at)
+func (b *builder) part(p *llm.Part, at adapter.Place) (*part, *llm.Error) {
+	patch, err := adapter.Patch(p, b.m.extraNames(), at)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +87,7 @@ func (b *builder) part(p *llm.Part, at place) (*part, *llm.Error) {
 			out.callID = p.Result.CallID
 		}
 	default:
-		err = invalid("%v is of the unknown kind %q", at, p.Kind)
+		err = adapter.Invalid("%v is of the unknown kind %q", at, p.Kind)
 	}
 	if err != nil {
 		return nil, err
@@ -99,39 +95,10 @@ func (b *builder) part(p *llm.Part, at place) (*part, *llm.Error) {
 	return out, nil
 }
 
-// patch is what a part's Extra wants with it. nil: nothing.
-func (m *Model) patch(p *llm.Part, at place) (json.RawMessage, *llm.Error) {
-	if len(p.Extra) == 0 {
-		return nil, nil
-	}
-	var patch json.RawMessage
-	for _, name := range m.extraNames() {
-		more, ok := p.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(more) {
-			return nil, invalid("Extra[%q] of %v is not a JSON object", name, at)
-		}
-		if patch == nil {
-			patch = more
-		} else {
-			patch = merge(patch, more)
-		}
-	}
-	return patch, nil
-}
-
-func (b *builder) call(c *llm.ToolCall, at place) (*functionCall, *llm.Error) {
-	if c == nil {
-		return nil, invalid("%v is a tool call without Call", at)
-	}
-	args := c.Arguments
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	if !isObject(args) {
-		return nil, invalid("the arguments of the tool call %v are not a JSON object", at)
+func (b *builder) call(c *llm.ToolCall, at adapter.Place) (*functionCall, *llm.Error) {
+	args, err := adapter.Arguments(c, at)
+	if err != nil {
+		return nil, err
 	}
 	if c.ID != "" {
 		b.calls[c.ID] = known{c.Name, b.n}
@@ -142,15 +109,15 @@ func (b *builder) call(c *llm.ToolCall, at place) (*functionCall, *llm.Error) {
 
 // result is a tool's result. A text that is a JSON object is the response itself, any other is its "output"; a failure is its
 // "error". What is no text goes beside it.
-func (b *builder) result(r *llm.ToolResult, at place) (*functionResponse, *llm.Error) {
+func (b *builder) result(r *llm.ToolResult, at adapter.Place) (*functionResponse, *llm.Error) {
 	if r == nil {
-		return nil, invalid("%v is a tool result without Result", at)
+		return nil, adapter.Invalid("%v is a tool result without Result", at)
 	}
 	out := &functionResponse{}
 	out.ID, out.Name = sentID(r.CallID), r.Name
-	fillIn(&out.Name, b.calls[r.CallID].name)
+	adapter.FillIn(&out.Name, b.calls[r.CallID].name)
 	if out.Name == "" {
-		return nil, invalid("the tool result %v has no Name, and no call before it has its CallID %q", at, r.CallID)
+		return nil, adapter.Invalid("the tool result %v has no Name, and no call before it has its CallID %q", at, r.CallID)
 	}
 	var texts []string
 	for i := range r.Parts {
@@ -171,15 +138,15 @@ func (b *builder) result(r *llm.ToolResult, at place) (*functionResponse, *llm.E
 			}
 			out.Parts = append(out.Parts, beside)
 		default:
-			return nil, unsupported("the tool result %v holds %s; this API takes text, images, files and audio there", at, p.Kind)
+			return nil, adapter.Unsupported("the tool result %v holds %s; this API takes text, images, files and audio there", at, p.Kind)
 		}
 	}
 	value := []byte(strings.Join(texts, "\n"))
-	object := isObject(value)
+	object := wire.IsObject(value)
 	if !object {
-		raw, err := marshal(string(value))
+		raw, err := wire.Marshal(string(value))
 		if err != nil {
-			return nil, invalid("the tool result %v cannot be written as JSON: %v", at, err)
+			return nil, adapter.Invalid("the tool result %v cannot be written as JSON: %v", at, err)
 		}
 		value = raw
 	}
@@ -194,16 +161,16 @@ func (b *builder) result(r *llm.ToolResult, at place) (*functionResponse, *llm.E
 }
 
 // media is a part with data, by its content or by its address.
-func media(p *llm.Part, at place) (*sdk.Blob, *sdk.FileData, *llm.Error) {
+func media(p *llm.Part, at adapter.Place) (*sdk.Blob, *sdk.FileData, *llm.Error) {
 	kind, data := p.MIME, p.Data
 	if rest, ok := strings.CutPrefix(p.URL, "data:"); ok && len(data) == 0 {
 		head, text, _ := strings.Cut(rest, ",")
 		head, isBase64 := strings.CutSuffix(head, ";base64")
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if !isBase64 || err != nil {
-			return nil, nil, invalid("%v has a data URL that is not base64", at)
+			return nil, nil, adapter.Invalid("%v has a data URL that is not base64", at)
 		}
-		fillIn(&kind, head)
+		adapter.FillIn(&kind, head)
 		data = raw
 	}
 	switch {
@@ -211,10 +178,10 @@ func media(p *llm.Part, at place) (*sdk.Blob, *sdk.FileData, *llm.Error) {
 		if kind == "" && p.Kind == llm.PartFile {
 			kind = mime.TypeByExtension(path.Ext(p.Name))
 		}
-		fillIn(&kind, http.DetectContentType(data))
+		adapter.FillIn(&kind, http.DetectContentType(data))
 		return &sdk.Blob{MIMEType: mediaType(kind, p.Kind), Data: data}, nil, nil
 	case p.URL == "":
-		return nil, nil, invalid("%v is of kind %s without Data or URL", at, p.Kind)
+		return nil, nil, adapter.Invalid("%v is of kind %s without Data or URL", at, p.Kind)
 	}
 	if kind == "" {
 		name, _, _ := strings.Cut(p.URL, "?")

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // A block is a part of the answer: neighbouring pieces of one kind, unless they carry something apart from their text.
 type block struct {
 	kind  llm.PartKind
 	delta llm.DeltaKind
-	index int // among those of its kind that were told of
-	told  bool
+	told  adapter.Told
 	text  strings.Builder
 	call  *llm.ToolCall
 	data  []byte
@@ -58,7 +58,7 @@ func (a *answer) part(list *walk) error {
 	case isFields(data) && !thought:
 		if b := mediaBlock(data, inline, extra); b != nil {
 			a.blocks = append(a.blocks, b)
-			a.n++
+			a.N++
 			a.out += len(b.data)
 			return nil
 		}
@@ -92,7 +92,7 @@ func (a *answer) words(kind llm.PartKind, delta llm.DeltaKind, text string, extr
 	}
 	b.text.WriteString(text)
 	a.out += len(text)
-	return a.emit(b, llm.Delta{Text: text})
+	return a.Tell(&b.told, llm.Delta{Kind: b.delta, Text: text})
 }
 
 // madeID begins the ids of calls to which the API gave none. They are for the use of the caller and are not sent back.
@@ -136,7 +136,8 @@ func (a *answer) toolCall(v []byte, extra []member) error {
 	b := &block{kind: llm.PartToolCall, delta: llm.DeltaToolCall, call: c, extra: extra}
 	a.blocks = append(a.blocks, b)
 	a.out += len(c.Arguments)
-	return a.emit(b, llm.Delta{Call: &llm.ToolCallDelta{ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
+	d := &llm.ToolCallDelta{ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}
+	return a.Tell(&b.told, llm.Delta{Kind: b.delta, Call: d})
 }
 
 // idOfCall makes the id of the next call from that of the answer, which stands behind the candidates.
@@ -198,18 +199,4 @@ func (a *answer) whole(p []byte) {
 		a.blocks = append(a.blocks, b)
 		a.out += len(p)
 	}
-}
-
-func (a *answer) emit(b *block, d llm.Delta) error {
-	a.n++
-	if !b.told {
-		b.told = true
-		b.index = a.counts[b.delta]
-		a.counts[b.delta]++
-	}
-	if a.sink == nil {
-		return nil
-	}
-	d.Kind, d.Index = b.delta, b.index
-	return a.hand(d)
 }

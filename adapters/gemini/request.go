@@ -4,6 +4,8 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A body is the request. Its parts are the SDK's, apart from those that the SDK would round or drop.
@@ -27,21 +29,16 @@ const jsonType = "application/json"
 
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	switch {
-	case len(req.Messages) == 0 && req.System == "":
-		return nil, model, invalid("the request has no messages; set Request.Messages")
-	case model == "":
-		return nil, model, invalid("no model is named; set Model of the request, the deployment or the adapter")
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
+	if bad != nil {
+		return nil, model, bad
 	}
 	b := builder{m: m, model: model, calls: map[string]known{}}
 	g := &b.body.GenerationConfig
 	g.Temperature, g.TopP, g.Seed = req.Temperature, req.TopP, req.Seed
 	g.MaxOutputTokens, g.StopSequences = req.MaxTokens, req.Stop
-	var err *llm.Error
-	if g.ThinkingConfig, err = thinking(model, req.Effort); err != nil {
-		return nil, model, err
+	if g.ThinkingConfig, bad = thinking(model, req.Effort); bad != nil {
+		return nil, model, bad
 	}
 	if err := b.messages(req); err != nil {
 		return nil, model, err
@@ -52,30 +49,16 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	if err := b.format(req.Format); err != nil {
 		return nil, model, err
 	}
-	out, bad := marshal(&b.body)
-	if bad != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", bad)
+	out, err := wire.Marshal(&b.body)
+	if err != nil {
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
-	for _, name := range m.extraNames() {
-		patch, ok := req.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, model, invalid("Extra[%q] is not a JSON object", name)
-		}
-		out = merge(out, patch)
-	}
-	return out, model, nil
+	out, bad = adapter.Extend(out, req, m.extraNames())
+	return out, model, bad
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
-func (m *Model) extraNames() []string {
-	if m.cfg.Provider == extraName {
-		return []string{extraName}
-	}
-	return []string{extraName, m.cfg.Provider}
-}
+func (m *Model) extraNames() []string { return adapter.ExtraNames(extraName, m.cfg.Provider) }
 
 func (b *builder) tools(req *llm.Request) *llm.Error {
 	if len(req.Tools) == 0 { // the API refuses a choice of nothing
@@ -86,10 +69,11 @@ func (b *builder) tools(req *llm.Request) *llm.Error {
 		t := &req.Tools[i]
 		f := &sdk.FunctionDeclaration{Name: t.Name, Description: t.Description}
 		if len(t.Parameters) > 0 {
-			if !isObject(t.Parameters) {
-				return invalid("the parameters of the tool %q are not a JSON object", t.Name)
+			params, err := adapter.Parameters(t)
+			if err != nil {
+				return err
 			}
-			f.ParametersJsonSchema = t.Parameters
+			f.ParametersJsonSchema = params
 		}
 		strict = strict || t.Strict
 		tool.FunctionDeclarations = append(tool.FunctionDeclarations, f)
@@ -107,8 +91,7 @@ func (b *builder) tools(req *llm.Request) *llm.Error {
 	case llm.ToolNamed:
 		config.Mode, config.AllowedFunctionNames = sdk.FunctionCallingConfigModeAny, []string{c.Name}
 	default:
-		return invalid("ToolChoice.Mode is %q; use %q, %q, %q or %q",
-			c.Mode, llm.ToolAuto, llm.ToolNone, llm.ToolRequired, llm.ToolNamed)
+		return adapter.UnknownMode(c.Mode)
 	}
 	if strict && (config.Mode == "" || config.Mode == sdk.FunctionCallingConfigModeAuto) {
 		config.Mode = sdk.FunctionCallingConfigModeValidated // the others hold calls to their schema anyway
@@ -128,13 +111,13 @@ func (b *builder) format(f *llm.Format) *llm.Error {
 	case llm.FormatJSON:
 		g.ResponseMIMEType = jsonType
 	case llm.FormatSchema:
-		if !isObject(f.Schema) {
-			return invalid("Format.Schema is not a JSON object")
+		if !wire.IsObject(f.Schema) {
+			return adapter.Invalid("Format.Schema is not a JSON object")
 		}
 		g.ResponseMIMEType, g.ResponseJsonSchema = jsonType, f.Schema
 	case "":
 	default:
-		return invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
+		return adapter.Invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package gemini_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"io"
 	"math"
 	"net/http"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -15,49 +13,31 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// recorder answers every request and keeps the last.
-type recorder struct {
-	uri    string
-	header http.Header
-	body   string
-	calls  int
-}
-
-func (s *recorder) serve(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	s.uri, s.header, s.body = r.URL.RequestURI(), r.Header.Clone(), string(b)
-	s.calls++
-	w.Header().Set("Content-Type", jsonType)
-	_, _ = io.WriteString(w, chunk(`{"text":"ok"}`, stop, used))
+// ok answers every request and keeps the last.
+func ok() *wiretest.Recorder {
+	return &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, chunk(`{"text":"ok"}`, stop, used))}
 }
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 func extra(s string) map[string]json.RawMessage { return map[string]json.RawMessage{"gemini": raw(s)} }
 
-func call(id, name, args string) llm.Part {
-	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: raw(args)}}
-}
-
 func result(id, name string, parts ...llm.Part) llm.Part {
 	return llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: id, Name: name, Parts: parts}}
 }
 
 func with(change func(*llm.Request)) *llm.Request {
-	r := ask("hi")
+	r := wiretest.Ask("hi")
 	change(r)
 	return r
 }
 
 func conversation(messages ...llm.Message) *llm.Request { return &llm.Request{Messages: messages} }
-
-func message(role llm.Role, parts ...llm.Part) llm.Message {
-	return llm.Message{Role: role, Parts: parts}
-}
 
 var png = []byte("\x89PNG\r\n\x1a\n made up")
 
@@ -66,8 +46,8 @@ func everything() *llm.Request {
 	return &llm.Request{
 		System: "You are <b>brief</b> & kind.",
 		Messages: []llm.Message{
-			message(llm.RoleSystem, llm.Text("One."), llm.Text("")),
-			message(llm.RoleUser,
+			wiretest.Message(llm.RoleSystem, llm.Text("One."), llm.Text("")),
+			wiretest.Message(llm.RoleUser,
 				llm.Text("Look:"),
 				llm.Part{Kind: llm.PartImage, Data: png},
 				llm.Part{Kind: llm.PartImage, URL: "gs://bucket/a.jpg?x=1", MIME: "image/jpg"},
@@ -80,21 +60,21 @@ func everything() *llm.Request {
 				llm.Part{Kind: llm.PartFile, URL: "https://example.com/v1beta/files/abc", MIME: "video/mp4",
 					Extra: extra(`{"videoMetadata":{"fps":2}}`)},
 			),
-			message(llm.RoleAssistant,
+			wiretest.Message(llm.RoleAssistant,
 				llm.Part{Kind: llm.PartReasoning, Text: "another model's"},
 				llm.Part{Kind: llm.PartReasoning, Text: "I need both.", Extra: extra(`{"thoughtSignature":"c2ln+/=="}`)},
 				llm.Part{Kind: llm.PartReasoning, Extra: extra(`{"executableCode":{"language":"PYTHON","code":"print(1)"}}`)},
 				llm.Text(""),
 				llm.Text("Let me see."),
-				call("call-a", "weather", `{"n":12345678901234567890,"city":"Oslo"}`),
-				call("call-b", "now", ``),
-				call("gemini-2-resp-1", "now", `{}`),
+				wiretest.Call("call-a", "weather", `{"n":12345678901234567890,"city":"Oslo"}`),
+				wiretest.Call("call-b", "now", ``),
+				wiretest.Call("gemini-2-resp-1", "now", `{}`),
 				llm.Part{Kind: llm.PartText, Extra: extra(`{"thoughtSignature":"ZW5k"}`)},
 			),
-			message(llm.RoleTool, result("gemini-2-resp-1", "", llm.Text("[1]"))),
-			message(llm.RoleTool, llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{
+			wiretest.Message(llm.RoleTool, result("gemini-2-resp-1", "", llm.Text("[1]"))),
+			wiretest.Message(llm.RoleTool, llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{
 				CallID: "call-b", Name: "now", IsError: true, Parts: []llm.Part{llm.Text("no clock")}}}),
-			message(llm.RoleUser, llm.Text("Thanks."), result("call-a", "weather", llm.Text(`{"sky":"grey"}`),
+			wiretest.Message(llm.RoleUser, llm.Text("Thanks."), result("call-a", "weather", llm.Text(`{"sky":"grey"}`),
 				llm.Part{Kind: llm.PartImage, Data: png}, llm.Part{Kind: llm.PartFile, URL: "gs://b/c.pdf"})),
 		},
 		Tools: []llm.Tool{
@@ -122,7 +102,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		change func(*gemini.Config)
 	}{
 		{"everything", everything(), nil},
-		{"plain", ask("hi"), nil},
+		{"plain", wiretest.Ask("hi"), nil},
 		{"streamed", with(func(r *llm.Request) { r.Sink = func(llm.Delta) error { return nil } }), nil},
 		{"json", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} }), nil},
 		{"system_alone", &llm.Request{System: "Say hello."}, nil},
@@ -140,24 +120,24 @@ func TestRequestsOnTheWire(t *testing.T) {
 		{"effort_level", with(func(r *llm.Request) { r.Effort = "medium" }), on("gemini-3-pro-preview")},
 		{"calls_of_another_model", conversation(
 			llm.User("hi"),
-			message(llm.RoleAssistant, call("call_1", "now", `{}`), call("call_2", "now", `{}`)),
-			message(llm.RoleTool, result("call_1", "now", llm.Text("1")), result("call_2", "now", llm.Text("2"))),
-			message(llm.RoleAssistant, func() llm.Part {
-				p := call("call_3", "now", `{}`)
+			wiretest.Message(llm.RoleAssistant, wiretest.Call("call_1", "now", `{}`), wiretest.Call("call_2", "now", `{}`)),
+			wiretest.Message(llm.RoleTool, result("call_1", "now", llm.Text("1")), result("call_2", "now", llm.Text("2"))),
+			wiretest.Message(llm.RoleAssistant, func() llm.Part {
+				p := wiretest.Call("call_3", "now", `{}`)
 				p.Extra = extra(`{"thoughtSignature":"b3du"}`)
 				return p
-			}(), call("call_4", "now", `{}`)),
-			message(llm.RoleTool, result("call_3", "now", llm.Text("3")), result("call_4", "now", llm.Text("4"))),
-			message(llm.RoleAssistant, call("call_5", "now", `{}`), func() llm.Part {
-				p := call("call_6", "now", `{}`)
+			}(), wiretest.Call("call_4", "now", `{}`)),
+			wiretest.Message(llm.RoleTool, result("call_3", "now", llm.Text("3")), result("call_4", "now", llm.Text("4"))),
+			wiretest.Message(llm.RoleAssistant, wiretest.Call("call_5", "now", `{}`), func() llm.Part {
+				p := wiretest.Call("call_6", "now", `{}`)
 				p.Extra = extra(`{"thoughtSignature":"b3du"}`)
 				return p
 			}()),
 		), on("publishers/google/models/gemini-3-flash")},
 		{"results_without_their_calls", conversation(
-			message(llm.RoleTool, result("b", "second", llm.Text("2")), result("", "first", llm.Text("1"))),
-			message(llm.RoleAssistant, call("c", "third", `{}`)),
-			message(llm.RoleTool, result("lost", "fourth", llm.Text("4")), result("c", "", llm.Text("3"))),
+			wiretest.Message(llm.RoleTool, result("b", "second", llm.Text("2")), result("", "first", llm.Text("1"))),
+			wiretest.Message(llm.RoleAssistant, wiretest.Call("c", "third", `{}`)),
+			wiretest.Message(llm.RoleTool, result("lost", "fourth", llm.Text("4")), result("c", "", llm.Text("3"))),
 		), nil},
 		{"vertex_extra", with(func(r *llm.Request) {
 			r.Extra = map[string]json.RawMessage{"gemini": raw(`{"a":1,"b":{"x":1,"y":2}}`), "vertex": raw(`{"a":2,"b":{"x":null}}`)}
@@ -165,65 +145,32 @@ func TestRequestsOnTheWire(t *testing.T) {
 		}), vertex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s recorder
+			s := ok()
 			change := c.change
 			if change == nil {
 				change = func(*gemini.Config) {}
 			}
-			if _, err := serve(t, s.serve, change).Call(t.Context(), c.req); err != nil {
+			if _, err := serve(t, s.ServeHTTP, change).Call(t.Context(), c.req); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join("testdata", "requests", c.name+".json")
-			var got bytes.Buffer
-			if err := json.Indent(&got, []byte(s.body), "", "\t"); err != nil {
-				t.Fatalf("%v in %s", err, s.body)
-			}
-			got.WriteByte('\n')
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-			}
-			if strings.Contains(s.body, "secret-label") {
-				t.Error("a label was sent")
-			}
+			wiretest.Golden(t, file, s.Body(), *update)
 		})
 	}
 }
 
 func TestTheRequestIsNotModified(t *testing.T) {
-	var s recorder
-	req := everything()
-	m := serve(t, s.serve)
-	for range 2 {
-		if _, err := m.Call(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := everything(); !reflect.DeepEqual(req, want) {
-		t.Errorf("got %+v, want %+v", req, want)
-	}
+	wiretest.Untouched(t, serve(t, ok().ServeHTTP), everything)
 }
 
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
-	part := func(p llm.Part) *llm.Request { return conversation(message(llm.RoleUser, p)) }
-	for _, c := range []struct {
-		name string
-		req  *llm.Request
-		want llm.Class
-		says string
-	}{
+	by := func(h http.HandlerFunc) llm.Caller { return serve(t, h) }
+	part := func(p llm.Part) *llm.Request { return conversation(wiretest.Message(llm.RoleUser, p)) }
+	wiretest.Refuses(t, by, []wiretest.Refusal{
 		{"nil", nil, llm.Invalid, "nil"},
 		{"no messages", &llm.Request{}, llm.Invalid, "no messages"},
 		{"empty messages", conversation(llm.User("")), llm.Invalid, "empty"},
-		{"role", conversation(message("judge", llm.Text("hi"))), llm.Invalid, `"judge"`},
+		{"role", conversation(wiretest.Message("judge", llm.Text("hi"))), llm.Invalid, `"judge"`},
 		{"tool parameters", with(func(r *llm.Request) { r.Tools = []llm.Tool{{Name: "t", Parameters: raw(`{"type":`)}} }), llm.Invalid, `"t"`},
 		{"tool mode", with(func(r *llm.Request) { r.Tools, r.ToolChoice.Mode = []llm.Tool{{Name: "t"}}, "often" }), llm.Invalid, `"often"`},
 		{"schema", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatSchema} }), llm.Invalid, "Schema"},
@@ -232,33 +179,21 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: extra(`{`)}), llm.Invalid, "Extra"},
 		{"kind", part(llm.Part{Kind: "video"}), llm.Invalid, "video"},
 		{"a call without Call", part(llm.Part{Kind: llm.PartToolCall}), llm.Invalid, "without Call"},
-		{"a call whose arguments are a list", part(call("c", "now", `[]`)), llm.Invalid, "not a JSON object"},
+		{"a call whose arguments are a list", part(wiretest.Call("c", "now", `[]`)), llm.Invalid, "not a JSON object"},
 		{"a result without Result", part(llm.Part{Kind: llm.PartToolResult}), llm.Invalid, "without Result"},
 		{"a result without a name", part(result("lost", "", llm.Text("1"))), llm.Invalid, `"lost"`},
 		{"reasoning as a tool's result", part(result("c", "now", llm.Part{Kind: llm.PartReasoning, Text: "hm"})), llm.Unsupported, "reasoning"},
 		{"an image of nothing", part(llm.Part{Kind: llm.PartImage}), llm.Invalid, "without Data or URL"},
 		{"an image of nothing as a tool's result", part(result("c", "now", llm.Part{Kind: llm.PartImage})), llm.Invalid, "without Data or URL"},
 		{"a data URL that is none", part(llm.Part{Kind: llm.PartImage, URL: "data:image/png;base64,?"}), llm.Invalid, "base64"},
-		{"an image in a system message", conversation(message(llm.RoleSystem, llm.Part{Kind: llm.PartImage, Data: png})), llm.Unsupported, "system"},
+		{"an image in a system message", conversation(wiretest.Message(llm.RoleSystem, llm.Part{Kind: llm.PartImage, Data: png})), llm.Unsupported, "system"},
 		{"an effort of another provider's", with(func(r *llm.Request) { r.Effort = "xhigh" }), llm.Unsupported, `"xhigh"`},
 		{"a temperature that is no number", with(func(r *llm.Request) { r.Temperature = new(math.NaN()) }), llm.Invalid, "JSON"},
 		{"a model elsewhere", with(func(r *llm.Request) { r.Model = "../../v1/files" }), llm.Invalid, "another place"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var s recorder
-			resp, err := serve(t, s.serve).Call(t.Context(), c.req)
-			e := failure(t, resp, err)
-			if e.Class != c.want || !strings.Contains(e.Error(), c.says) || e.Commit != llm.CommitNone {
-				t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, c.want, c.says)
-			}
-			if s.calls != 0 {
-				t.Errorf("%d requests were made", s.calls)
-			}
-		})
-	}
+	})
 	t.Run("no model", func(t *testing.T) {
-		resp, err := gemini.New(gemini.Config{}).Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
+		resp, err := gemini.New(gemini.Config{}).Call(t.Context(), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
 			t.Errorf("got %v", e)
 		}
 	})
@@ -273,22 +208,22 @@ func TestAnAnswerGoesBackAsItCame(t *testing.T) {
 		`{"functionCall":{"id":"f1","name":"now","args":{"b":1,"a":1.50}},"thoughtSignature":"dDQ="},` +
 		`{"functionCall":{"name":"now","args":{}}},` +
 		`{"text":"Wait","thoughtSignature":"dDU="},{"text":"","thoughtSignature":"dDY="}`
-	var s recorder
+	s := ok()
 	var sent string
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		s.serve(httpDiscard{}, r)
-		sent = s.body
-		w.Header().Set("Content-Type", jsonType)
+		s.ServeHTTP(httpDiscard{}, r)
+		sent = s.Body()
+		w.Header().Set("Content-Type", wiretest.JSON)
 		_, _ = io.WriteString(w, chunk(parts, stop, used))
 	})
-	for _, req := range []*llm.Request{ask("hi"), streamed(&llm.Accumulator{})} {
+	for _, req := range []*llm.Request{wiretest.Ask("hi"), wiretest.Streamed(&llm.Accumulator{})} {
 		resp, err := m.Call(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		calls := resp.ToolCalls()
 		next := conversation(llm.User("hi"), llm.Message{Role: llm.RoleAssistant, Parts: resp.Parts},
-			message(llm.RoleTool, result(calls[1].ID, "", llm.Text("2"))), message(llm.RoleTool, result("f1", "", llm.Text("1"))))
+			wiretest.Message(llm.RoleTool, result(calls[1].ID, "", llm.Text("2"))), wiretest.Message(llm.RoleTool, result("f1", "", llm.Text("1"))))
 		if _, err := m.Call(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}

@@ -3,18 +3,16 @@ package gemini
 import (
 	"bytes"
 
-	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An answer adds up the chunks of one call and hands their content to the sink. Unary and streamed answers go through it
 // alike: a whole answer is one chunk.
 type answer struct {
-	sink   llm.Sink // nil: whole answer only
+	adapter.Teller
 	blocks []*block
-	counts [llm.DeltaEnd]int // blocks of each kind that were told of
 	calls  int
 	out    int // bytes of content
-	n      int // pieces of content
 
 	id, model string
 	// finish is the finish reason of the answer, blocked that of a prompt that gets none, message what was said to either.
@@ -23,12 +21,11 @@ type answer struct {
 	usage                    usage
 	extras                   []member
 
-	begun      bool   // a candidate came, or the word that there is none
-	chunk      []byte // the newest chunk
-	failed     bool   // it reports an error
-	strange    bool   // it has nothing of an answer in it
-	unread     string // what came and cannot be read
-	sinkFailed bool
+	begun   bool   // a candidate came, or the word that there is none
+	chunk   []byte // the newest chunk
+	failed  bool   // it reports an error
+	strange bool   // it has nothing of an answer in it
+	unread  string // what came and cannot be read
 }
 
 // A member is a field that this adapter does not read, a copy of it.
@@ -171,13 +168,6 @@ func (a *answer) feedback(v []byte) {
 
 // unspecified tells a reason that is none: some servers send one all the while. Its name differs between the two APIs.
 func unspecified(reason []byte) bool { return bytes.HasSuffix(reason, []byte(`_UNSPECIFIED"`)) }
-
-// hand gives the sink a delta, and remembers whether it failed.
-func (a *answer) hand(d llm.Delta) error {
-	err := a.sink(d)
-	a.sinkFailed = err != nil
-	return err
-}
 
 // keep keeps a copy of a field for Response.Extra; streams repeat theirs with every chunk, and the newest counts. The copy is
 // good until the next one of that name.

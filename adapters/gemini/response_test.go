@@ -8,20 +8,8 @@ import (
 	"testing"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wiretest"
 )
-
-// collect makes a call with a sink and returns what it was handed.
-func collect(t testing.TB, c llm.Caller, req *llm.Request) ([]llm.Delta, *llm.Response, error) {
-	t.Helper()
-	var deltas []llm.Delta
-	r := req.Clone()
-	r.Sink = func(d llm.Delta) error {
-		deltas = append(deltas, d)
-		return nil
-	}
-	resp, err := c.Call(t.Context(), r)
-	return deltas, resp, err
-}
 
 func reasoning(text string) llm.Part { return llm.Part{Kind: llm.PartReasoning, Text: text} }
 
@@ -76,11 +64,11 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			`{"functionCall":{"id":"f2","name":"weather","args":{"city":"Rome"}}}`, stop, used),
 			[]string{piece("Both."), chunk(`{"functionCall":{"id":"f1","name":"weather","args":{"city":"Oslo"}},"thoughtSignature":"czE="}`, "", ""),
 				chunk(`{"functionCall":{"id":"f2","name":"weather","args":{"city":"Rome"}}}`, "", ""), chunk(`{"text":""}`, stop, used)},
-			answer(llm.StopToolCalls, "STOP", llm.Text("Both."), signed(call("f1", "weather", `{"city":"Oslo"}`), "czE="),
-				call("f2", "weather", `{"city":"Rome"}`)), 3},
+			answer(llm.StopToolCalls, "STOP", llm.Text("Both."), signed(wiretest.Call("f1", "weather", `{"city":"Oslo"}`), "czE="),
+				wiretest.Call("f2", "weather", `{"city":"Rome"}`)), 3},
 		{"calls without ids and arguments", chunk(`{"functionCall":{"name":"now"}},{"functionCall":{"name":"now","args":null}}`, stop, used),
 			[]string{chunk(`{"functionCall":{"name":"now"}}`, "", ""), chunk(`{"functionCall":{"name":"now","args":{}}}`, stop, used)},
-			answer(llm.StopToolCalls, "STOP", call("gemini-0-resp-1", "now", `{}`), call("gemini-1-resp-1", "now", `{}`)), 2},
+			answer(llm.StopToolCalls, "STOP", wiretest.Call("gemini-0-resp-1", "now", `{}`), wiretest.Call("gemini-1-resp-1", "now", `{}`)), 2},
 		{"media", chunk(`{"text":"Here:"},{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"inlineData":{"mimeType":"audio/wav","data":"aG8="}},`+
 			`{"fileData":{"mimeType":"application/pdf","fileUri":"gs://b/c.pdf"}}`, stop, used),
 			[]string{piece("Here:"), chunk(`{"inlineData":{"mimeType":"image/png","data":"aGk="}}`, "", ""),
@@ -129,14 +117,14 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			answer(llm.StopEnd, "STOP", llm.Text("Hi")), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			whole, err := serve(t, says(200, jsonType, c.whole)).Call(t.Context(), ask("hi"))
+			whole, err := serve(t, wiretest.Says(200, wiretest.JSON, c.whole)).Call(t.Context(), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := withoutExtra(whole); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("whole: got\n%+v\nwant\n%+v", got, c.want)
 			}
-			deltas, streamed, err := collect(t, serve(t, says(200, sseType, events(c.chunks...))), ask("hi"))
+			deltas, streamed, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, events(c.chunks...))), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,20 +152,20 @@ func TestFormsOfAnswersThatWereNotAskedFor(t *testing.T) {
 		name, kind, body string
 		streamed         bool
 	}{
-		{"a stream for a unary call", sseType, events(piece("Hel"), chunk(`{"text":"lo"}`, stop, used)), false},
-		{"one answer for a streamed call", jsonType, chunk(`{"text":"Hello"}`, stop, used), true},
-		{"a list of chunks for a streamed call", jsonType, list, true},
-		{"a list of chunks for a unary call", jsonType, list, false},
-		{"a list of chunks as an event", sseType, events(strings.ReplaceAll(strings.ReplaceAll(list, "\n", ""), "\r", "")), true},
+		{"a stream for a unary call", wiretest.SSE, events(piece("Hel"), chunk(`{"text":"lo"}`, stop, used)), false},
+		{"one answer for a streamed call", wiretest.JSON, chunk(`{"text":"Hello"}`, stop, used), true},
+		{"a list of chunks for a streamed call", wiretest.JSON, list, true},
+		{"a list of chunks for a unary call", wiretest.JSON, list, false},
+		{"a list of chunks as an event", wiretest.SSE, events(strings.ReplaceAll(strings.ReplaceAll(list, "\n", ""), "\r", "")), true},
 		{"a list of chunks without a type", "text/plain", "\n" + list, true},
 		{"a stream without a type", "application/octet-stream", "\n" + events(piece("Hello"), chunk("", stop, used)), true},
-		{"an answer behind a byte order mark", jsonType, "\xef\xbb\xbf" + chunk(`{"text":"Hello"}`, stop, used), false},
-		{"an answer without a finish reason", jsonType, chunk(`{"text":"Hello"}`, "", used), false},
+		{"an answer behind a byte order mark", wiretest.JSON, "\xef\xbb\xbf" + chunk(`{"text":"Hello"}`, stop, used), false},
+		{"an answer without a finish reason", wiretest.JSON, chunk(`{"text":"Hello"}`, "", used), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := serve(t, says(200, c.kind, c.body))
+			m := serve(t, wiretest.Says(200, c.kind, c.body))
 			var acc llm.Accumulator
-			req := streamed(&acc)
+			req := wiretest.Streamed(&acc)
 			if !c.streamed {
 				req.Sink = nil
 			}
@@ -225,9 +213,9 @@ func TestUsage(t *testing.T) {
 				if u != "" {
 					u = `,"usageMetadata":` + u
 				}
-				chunks = append(chunks, chunk(`{"text":`+quote(text)+`}`, end, u))
+				chunks = append(chunks, chunk(`{"text":`+wiretest.Quote(text)+`}`, end, u))
 			}
-			_, resp, err := collect(t, serve(t, says(200, sseType, events(chunks...))), ask("hi"))
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, events(chunks...))), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +234,7 @@ func TestStopReasons(t *testing.T) {
 		"IMAGE_RECITATION": llm.StopFiltered, "MODEL_ARMOR": llm.StopFiltered,
 		"LANGUAGE": llm.StopOther, "OTHER": llm.StopOther, "NO_IMAGE": llm.StopOther, "NEW_ONE": llm.StopOther,
 	} {
-		resp, err := serve(t, says(200, jsonType, chunk(`{"text":"Hm"}`, `,"finishReason":"`+reason+`","finishMessage":"why"`, used))).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, chunk(`{"text":"Hm"}`, `,"finishReason":"`+reason+`","finishMessage":"why"`, used))).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Errorf("%s: %v", reason, err)
 			continue
@@ -266,9 +254,9 @@ func TestFinishReasonsThatAreFailures(t *testing.T) {
 		"MALFORMED_RESPONSE": llm.BadOutput, "MISSING_THOUGHT_SIGNATURE": llm.Invalid,
 	} {
 		body := chunk(`{"text":"Hm"}`, `,"finishReason":"`+reason+`","finishMessage":"call:now{"`, used)
-		for kind, h := range map[string]http.HandlerFunc{"whole": says(200, jsonType, body), "streamed": says(200, sseType, events(body))} {
-			_, resp, err := collect(t, serve(t, h), ask("hi"))
-			e := failure(t, resp, err)
+		for kind, h := range map[string]http.HandlerFunc{"whole": wiretest.Says(200, wiretest.JSON, body), "streamed": wiretest.Says(200, wiretest.SSE, events(body))} {
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, h), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != want || e.Evidence.Code != reason || !strings.Contains(e.Error(), reason) || e.Evidence.Message != "call:now{" {
 				t.Errorf("%s %s: got %v, code %q, message %q", kind, reason, e, e.Evidence.Code, e.Evidence.Message)
 			}
@@ -292,8 +280,8 @@ func TestEmptyAnswersAreUnusableAndRefusalsAreNot(t *testing.T) {
 		{"a blocked prompt", `{"promptFeedback":{"blockReason":"OTHER"}}`, 0},
 		{"all tokens thought away", `{"candidates":[{"content":{"role":"model"},"finishReason":"MAX_TOKENS"}],"usageMetadata":{"thoughtsTokenCount":50}}`, 0},
 	} {
-		for _, h := range []http.HandlerFunc{says(200, jsonType, c.body), says(200, sseType, events(c.body))} {
-			_, resp, err := collect(t, &llm.Deployment{Name: "d", Caller: serve(t, h)}, ask("hi"))
+		for _, h := range []http.HandlerFunc{wiretest.Says(200, wiretest.JSON, c.body), wiretest.Says(200, wiretest.SSE, events(c.body))} {
+			_, resp, err := wiretest.Collect(t.Context(), &llm.Deployment{Name: "d", Caller: serve(t, h)}, wiretest.Ask("hi"))
 			if c.want != 0 {
 				if resp != nil || llm.ClassOf(err) != c.want {
 					t.Errorf("%s: got %+v, %v; want %v", c.name, resp, err, c.want)
@@ -311,9 +299,9 @@ func TestWhatElseTheProviderSaidIsInExtra(t *testing.T) {
 	want := `{"groundingMetadata":{"webSearchQueries":["a<b"]},"avgLogprobs":-0.5,"createTime":"2026-11-30T00:00:00Z",` +
 		`"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":4,"totalTokenCount":14}}`
 	for _, h := range []http.HandlerFunc{
-		says(200, jsonType, body), says(200, sseType, events(strings.Replace(body, "-0.5", "-0.9", 1), strings.Replace(body, "Hi", "", 1))),
+		wiretest.Says(200, wiretest.JSON, body), wiretest.Says(200, wiretest.SSE, events(strings.Replace(body, "-0.5", "-0.9", 1), strings.Replace(body, "Hi", "", 1))),
 	} {
-		_, resp, err := collect(t, serve(t, h), ask("hi"))
+		_, resp, err := wiretest.Collect(t.Context(), serve(t, h), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,10 +315,10 @@ func TestWhatElseTheProviderSaidIsInExtra(t *testing.T) {
 }
 
 func TestCallsWithoutIDsGetOnesOfTheirOwn(t *testing.T) {
-	m := serve(t, says(200, jsonType, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"now"}},{"functionCall":{"name":"now"}}]},"finishReason":"STOP"}]}`))
+	m := serve(t, wiretest.Says(200, wiretest.JSON, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"now"}},{"functionCall":{"name":"now"}}]},"finishReason":"STOP"}]}`))
 	seen := map[string]bool{}
 	for range 2 { // no id of the answer tells these apart
-		resp, err := m.Call(t.Context(), ask("hi"))
+		resp, err := m.Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,15 +333,15 @@ func TestCallsWithoutIDsGetOnesOfTheirOwn(t *testing.T) {
 
 func TestArgumentsInPiecesAreNotTakenForNone(t *testing.T) {
 	body := chunk(`{"functionCall":{"name":"now","partialArgs":[{"jsonPath":"$.a","stringValue":"x"}],"willContinue":true}}`, "", "")
-	deltas, resp, err := collect(t, serve(t, says(200, sseType, events(body, chunk(`{"functionCall":{}}`, stop, used)))), ask("hi"))
-	if e := failure(t, resp, err); e.Class != llm.Unsupported || !strings.Contains(e.Error(), "streamFunctionCallArguments") || len(deltas) != 0 {
+	deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, events(body, chunk(`{"functionCall":{}}`, stop, used)))), wiretest.Ask("hi"))
+	if e := wiretest.Failure(t, resp, err); e.Class != llm.Unsupported || !strings.Contains(e.Error(), "streamFunctionCallArguments") || len(deltas) != 0 {
 		t.Errorf("got %v, deltas %+v", e, deltas)
 	}
 }
 
 func TestArgumentsThatAreNoObjectAreUnusable(t *testing.T) {
-	resp, err := serve(t, says(200, jsonType, chunk(`{"functionCall":{"name":"now","args":[1]}}`, stop, used))).Call(t.Context(), ask("hi"))
-	if e := failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), `"now"`) {
+	resp, err := serve(t, wiretest.Says(200, wiretest.JSON, chunk(`{"functionCall":{"name":"now","args":[1]}}`, stop, used))).Call(t.Context(), wiretest.Ask("hi"))
+	if e := wiretest.Failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), `"now"`) {
 		t.Errorf("got %v", e)
 	}
 }
@@ -361,7 +349,7 @@ func TestArgumentsThatAreNoObjectAreUnusable(t *testing.T) {
 func TestRequestIDIsTheAnswersOrAHeaders(t *testing.T) {
 	noID := strings.Replace(chunk(`{"text":"Hi"}`, stop, used), `"responseId":"resp-1"`, `"responseId":""`, 1)
 	for body, want := range map[string]string{chunk(`{"text":"Hi"}`, stop, used): "resp-1", noID: "gateway-1"} {
-		resp, err := serve(t, says(200, jsonType, body, "X-Request-Id", "gateway-1")).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, body, "X-Request-Id", "gateway-1")).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil || resp.RequestID != want {
 			t.Errorf("got %+v, %v; want the id %q", resp, err, want)
 		}
@@ -369,8 +357,8 @@ func TestRequestIDIsTheAnswersOrAHeaders(t *testing.T) {
 }
 
 func TestDeltasOfCallsCarryAllOfThem(t *testing.T) {
-	deltas, _, err := collect(t, serve(t, says(200, sseType, events(
-		chunk(`{"functionCall":{"id":"f1","name":"a","args":{"x":1}}},{"functionCall":{"id":"f2","name":"b","args":{}}}`, stop, used)))), ask("hi"))
+	deltas, _, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, events(
+		chunk(`{"functionCall":{"id":"f1","name":"a","args":{"x":1}}},{"functionCall":{"id":"f2","name":"b","args":{}}}`, stop, used)))), wiretest.Ask("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}

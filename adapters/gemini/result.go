@@ -7,6 +7,8 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // close ends an answer: a filter that said something in the answer's place has spoken its refusal.
@@ -15,11 +17,7 @@ func (a *answer) close() error {
 		return nil
 	}
 	a.refusal = a.message
-	a.n++
-	if a.sink == nil {
-		return nil
-	}
-	return a.hand(llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
+	return a.Tell(&adapter.Told{}, llm.Delta{Kind: llm.DeltaRefusal, Text: a.refusal})
 }
 
 // response is the whole answer.
@@ -34,7 +32,7 @@ func (a *answer) response() *llm.Response {
 
 // partial is what a broken answer has of content. nil: nothing.
 func (a *answer) partial() *llm.Response {
-	if a.n == 0 {
+	if !a.Begun() {
 		return nil
 	}
 	return a.parts()
@@ -42,7 +40,7 @@ func (a *answer) partial() *llm.Response {
 
 func (a *answer) parts() *llm.Response {
 	r := &llm.Response{Model: a.model, Refusal: a.refusal, StopDetail: a.finish}
-	fillIn(&r.StopDetail, a.blocked)
+	adapter.FillIn(&r.StopDetail, a.blocked)
 	for _, b := range a.blocks {
 		p := llm.Part{Kind: b.kind, Text: b.text.String(), Call: b.call, Data: b.data, URL: b.url, MIME: b.mime}
 		if len(b.extra) > 0 {
@@ -61,7 +59,7 @@ func extraOf(fields []member) map[string]json.RawMessage {
 		} else {
 			b = append(b, ',')
 		}
-		name, err := marshal(f.name)
+		name, err := wire.Marshal(f.name)
 		if err != nil {
 			return nil // no string fails
 		}

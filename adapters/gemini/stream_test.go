@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/gemini"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestStreamsThatAreWhole(t *testing.T) {
@@ -35,7 +35,7 @@ func TestStreamsThatAreWhole(t *testing.T) {
 		{"a page after the end", whole + "<html>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			deltas, resp, err := collect(t, serve(t, says(200, sseType, c.body)), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, c.body)), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,12 +100,12 @@ func TestStreamsThatFail(t *testing.T) {
 		{"an event above the bound after text", events(first, strings.Repeat("x", 5<<20)), llm.Interrupted, "Hel", "too large"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			deltas, resp, err := collect(t, serve(t, says(200, sseType, c.body)), ask("hi"))
-			e := failure(t, resp, err)
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, c.body)), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != c.class || !strings.Contains(e.Error(), c.says) {
 				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, c.class, c.says)
 			}
-			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream || e.Evidence.Header.Get("Content-Type") != sseType {
+			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream || e.Evidence.Header.Get("Content-Type") != wiretest.SSE {
 				t.Errorf("status %d, phase %v, header %v", e.Evidence.Status, e.Evidence.Phase, e.Evidence.Header)
 			}
 			text := ""
@@ -129,8 +129,8 @@ func TestStreamsThatFail(t *testing.T) {
 func TestABrokenStreamKeepsWholeCallsAndSignatures(t *testing.T) {
 	body := events(chunk(`{"text":"Hm","thought":true,"thoughtSignature":"czA="}`, "", ""),
 		chunk(`{"functionCall":{"id":"f1","name":"now","args":{"a":1}},"thoughtSignature":"czE="}`, "", ""))
-	_, resp, err := collect(t, serve(t, says(200, sseType, body)), ask("hi"))
-	e := failure(t, resp, err)
+	_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, body)), wiretest.Ask("hi"))
+	e := wiretest.Failure(t, resp, err)
 	if e.Class != llm.Interrupted || len(e.Partial.ToolCalls()) != 1 || string(e.Partial.Parts[1].Extra["gemini"]) != `{"thoughtSignature":"czE="}` {
 		t.Errorf("got %v, Partial %+v", e, e.Partial)
 	}
@@ -152,7 +152,7 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 		"at a call":                {events(chunk(`{"functionCall":{"name":"now"}}`, "", ""), text), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := ask("hi")
+			req := wiretest.Ask("hi")
 			n := 0
 			req.Sink = func(llm.Delta) error {
 				if n++; n == c.n {
@@ -160,8 +160,8 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 				}
 				return nil
 			}
-			resp, err := serve(t, says(200, sseType, c.body)).Call(t.Context(), req)
-			if e := failure(t, resp, err); e.Class != llm.Canceled || !errors.Is(err, full) || n != c.n || e.Partial == nil {
+			resp, err := serve(t, wiretest.Says(200, wiretest.SSE, c.body)).Call(t.Context(), req)
+			if e := wiretest.Failure(t, resp, err); e.Class != llm.Canceled || !errors.Is(err, full) || n != c.n || e.Partial == nil {
 				t.Errorf("got %v, Partial %+v; the sink was called %d times", e, e.Partial, n)
 			}
 		})
@@ -169,27 +169,9 @@ func TestASinkThatFailsEndsTheCall(t *testing.T) {
 }
 
 // inMemory is a Model whose answer is read from body, in a bubble where time is fake and sockets do not work.
-func inMemory(status int, kind string, body func(ctx context.Context) io.ReadCloser) *gemini.Model {
-	return gemini.New(gemini.Config{Model: "gemini-2.5-flash", HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: body(r.Context())}, nil
-	})}})
+func inMemory(body func(context.Context) io.Reader) *gemini.Model {
+	return gemini.New(gemini.Config{Model: "gemini-2.5-flash", HTTPClient: wiretest.InMemory(200, wiretest.SSE, body)})
 }
-
-// held is a body that does not end before its request does.
-type held struct {
-	io.Reader
-	ctx context.Context //nolint:containedctx // the request's, as the transport sees it
-}
-
-func (h held) Read(p []byte) (int, error) {
-	if n, err := h.Reader.Read(p); err == nil {
-		return n, nil
-	}
-	<-h.ctx.Done()
-	return 0, h.ctx.Err()
-}
-
-func (h held) Close() error { return nil }
 
 func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
 	for name, body := range map[string]string{
@@ -199,9 +181,9 @@ func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := inMemory(200, sseType, func(ctx context.Context) io.ReadCloser { return held{strings.NewReader(body), ctx} })
+				m := inMemory(func(ctx context.Context) io.Reader { return wiretest.Hanging(ctx, body) })
 				began := time.Now()
-				_, resp, err := collect(t, m, ask("hi"))
+				_, resp, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi"))
 				if err != nil || resp.Text() != "Hello" {
 					t.Errorf("got %+v, %v", resp, err)
 				}
@@ -218,10 +200,10 @@ func TestASlowSinkAfterTheFinishReasonLosesNothing(t *testing.T) {
 		piece := func(text string) io.Reader {
 			return strings.NewReader(events(chunk(`{"text":"`+text+`"}`, stop, used)))
 		}
-		m := inMemory(200, sseType, func(ctx context.Context) io.ReadCloser {
-			return held{io.MultiReader(piece("Hel"), alive{ctx, piece("lo")}, alive{ctx, piece("!")}), ctx}
+		m := inMemory(func(ctx context.Context) io.Reader {
+			return io.MultiReader(piece("Hel"), alive{ctx, piece("lo")}, alive{ctx, piece("!")}, wiretest.Hanging(ctx, ""))
 		})
-		req := ask("hi")
+		req := wiretest.Ask("hi")
 		req.Sink = func(llm.Delta) error { // as slow as a reader that thinks
 			<-time.NewTimer(time.Hour).C
 			return nil
@@ -246,30 +228,14 @@ func (a alive) Read(p []byte) (int, error) {
 	return a.Reader.Read(p)
 }
 
-func TestAFailureWhoseBodyNeverEndsIsStillReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := inMemory(429, jsonType, func(ctx context.Context) io.ReadCloser {
-			return held{strings.NewReader(`{"error":{"code":429,"message":"slow down"`), ctx}
-		})
-		began := time.Now()
-		resp, err := m.Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.RateLimited || !strings.Contains(e.Error(), "slow down") {
-			t.Errorf("got %v", e)
-		}
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("the failure came after %v", d)
-		}
-	})
-}
-
 func TestAListOfChunksIsHeldToTheRulesOfStreams(t *testing.T) {
 	for _, c := range []struct{ name, body, says string }{
 		{"without a finish reason", "[" + piece("Hel") + "]", "without a finish reason"},
 		{"with an error after text", "[" + piece("Hel") + `,{"error":{"code":503,"message":"overloaded"}}]`, "overloaded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, resp, err := collect(t, serve(t, says(200, jsonType, c.body)), ask("hi"))
-			e := failure(t, resp, err)
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.JSON, c.body)), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != llm.Interrupted || !strings.Contains(e.Error(), c.says) || e.Partial.Text() != "Hel" || e.Commit != llm.Committed {
 				t.Errorf("got %v, Partial %+v, commit %v", e, e.Partial, e.Commit)
 			}
@@ -280,45 +246,17 @@ func TestAListOfChunksIsHeldToTheRulesOfStreams(t *testing.T) {
 	}
 }
 
-func TestASinkThatFailsEndsAnAnswerInOnePiece(t *testing.T) {
-	full := errors.New("the disk is full")
-	req := ask("hi")
-	req.Sink = func(llm.Delta) error { return full }
-	resp, err := serve(t, says(200, jsonType, chunk(`{"text":"Hi"}`, stop, used))).Call(t.Context(), req)
-	if e := failure(t, resp, err); e.Class != llm.Canceled || !errors.Is(err, full) {
-		t.Errorf("got %v", e)
-	}
-}
-
 func TestDeepNestingTakesNoDeepStack(t *testing.T) {
-	m := inMemory(200, sseType, func(context.Context) io.ReadCloser {
-		return io.NopCloser(strings.NewReader(events(strings.Repeat("[", 4000000))))
+	m := inMemory(func(context.Context) io.Reader {
+		return strings.NewReader(events(strings.Repeat("[", 4000000)))
 	})
-	_, resp, err := collect(t, m, ask("hi"))
+	_, resp, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi"))
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	if e := failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), "damaged") {
+	if e := wiretest.Failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), "damaged") {
 		t.Errorf("got %v", e)
 	}
 	if mem.StackInuse > 64<<20 {
 		t.Errorf("%d MiB of stack", mem.StackInuse>>20)
-	}
-}
-
-// blanks never end.
-type blanks struct{}
-
-func (blanks) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
-
-func TestAnAnswerWithoutEndIsNotReadForEver(t *testing.T) {
-	m := inMemory(200, jsonType, func(context.Context) io.ReadCloser { return io.NopCloser(blanks{}) })
-	resp, err := m.Call(t.Context(), ask("hi"))
-	if e := failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), "larger than") {
-		t.Errorf("got %v", e)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 const (
@@ -56,7 +57,7 @@ func (b *builder) messages(req *llm.Request) *llm.Error {
 		case llm.RoleAssistant:
 			err = b.turn(from, i, roleModel)
 		default:
-			err = invalid("Messages[%d] has the unknown role %q", i, from.Role)
+			err = adapter.Invalid("Messages[%d] has the unknown role %q", i, from.Role)
 		}
 		if err != nil {
 			return err
@@ -64,7 +65,7 @@ func (b *builder) messages(req *llm.Request) *llm.Error {
 	}
 	if len(b.body.Contents) == 0 { // the API answers nothing but a turn
 		if b.body.SystemInstruction == nil {
-			return invalid("the messages of the request are empty")
+			return adapter.Invalid("the messages of the request are empty")
 		}
 		b.body.Contents = []*content{{Role: roleUser, Parts: b.body.SystemInstruction.Parts}}
 		b.body.SystemInstruction = nil
@@ -86,9 +87,9 @@ func (b *builder) system(p *part) {
 
 func (b *builder) systemMessage(from *llm.Message, i int) *llm.Error {
 	for j := range from.Parts {
-		p, at := &from.Parts[j], place{i, j}
+		p, at := &from.Parts[j], adapter.Place{Message: i, Part: j}
 		if p.Kind != llm.PartText && p.Kind != "" {
-			return unsupported("%v is of kind %s; a system message is text here", at, p.Kind)
+			return adapter.Unsupported("%v is of kind %s; a system message is text here", at, p.Kind)
 		}
 		out, err := b.part(p, at)
 		if err != nil {
@@ -112,7 +113,7 @@ func (b *builder) turn(from *llm.Message, i int, role string) *llm.Error {
 		to = &content{Role: role}
 	}
 	for j := range from.Parts {
-		p, err := b.part(&from.Parts[j], place{i, j})
+		p, err := b.part(&from.Parts[j], adapter.Place{Message: i, Part: j})
 		switch {
 		case err != nil:
 			return err

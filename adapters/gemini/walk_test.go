@@ -3,6 +3,8 @@ package gemini
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // FuzzWalk holds a walk against encoding/json: whatever passes for valid is walked through, member by member, to its end.
@@ -14,7 +16,7 @@ func FuzzWalk(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if !valid(data) || !json.Valid(data) {
+		if !wire.IsJSON(data) || !json.Valid(data) {
 			return
 		}
 		through(t, trim(data), 0)

@@ -1,18 +1,14 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
-
-func call(id, name, args string) llm.Part {
-	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: stdjson.RawMessage(args)}}
-}
 
 func reasoning(text string) llm.Part { return llm.Part{Kind: llm.PartReasoning, Text: text} }
 
@@ -29,8 +25,8 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			Model: "gpt-4o-2024-08-06", RequestID: "req_made_up_1",
 		}, 2},
 		{"tools", llm.Response{
-			Parts: []llm.Part{call("call_a", "weather", `{"city":"Oslo"}`), call("call_b", "weather", `{"city":"Rome"}`),
-				call("call_c", "now", `{}`)},
+			Parts: []llm.Part{wiretest.Call("call_a", "weather", `{"city":"Oslo"}`), wiretest.Call("call_b", "weather", `{"city":"Rome"}`),
+				wiretest.Call("call_c", "now", `{}`)},
 			Stop: llm.StopToolCalls, StopDetail: "tool_calls", Usage: llm.Usage{Input: 50, Output: 30},
 			Model: "gpt-4o", RequestID: "req_made_up_2",
 		}, 6},
@@ -54,15 +50,15 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			Usage: llm.Usage{Input: 8, Output: 9}, Model: "magistral", RequestID: "m1",
 		}, 3},
 		{"same_index_tools", llm.Response{
-			Parts: []llm.Part{call("f-1", "add", `{"a":1}`), call("f-2", "add", `{"a":2}`)},
+			Parts: []llm.Part{wiretest.Call("f-1", "add", `{"a":1}`), wiretest.Call("f-2", "add", `{"a":2}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "stop", Usage: llm.Usage{Input: 1, Output: 2}, Model: "gemini", RequestID: "g1",
 		}, 2},
 		{"idless_tools", llm.Response{
-			Parts: []llm.Part{call("call_0_o1", "add", `{"a":1}`), call("call_1_o1", "add", `{"a":2}`)},
+			Parts: []llm.Part{wiretest.Call("call_0_o1", "add", `{"a":1}`), wiretest.Call("call_1_o1", "add", `{"a":2}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "tool_calls", Usage: llm.Usage{Input: 1, Output: 2}, Model: "llama", RequestID: "o1",
 		}, 2},
 		{"function_call", llm.Response{
-			Parts: []llm.Part{call("call_0_l1", "add", `{"a":1}`)},
+			Parts: []llm.Part{wiretest.Call("call_0_l1", "add", `{"a":1}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "function_call", Usage: llm.Usage{Input: 1, Output: 2}, Model: "old", RequestID: "l1",
 		}, 3},
 		{"length", llm.Response{
@@ -86,23 +82,23 @@ func TestAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", *got, tt.want)
 			}
 		}
-		whole, streamed := load(t, "answers/"+tt.name+".json"), load(t, "answers/"+tt.name+".sse")
+		whole, streamed := wiretest.Load(t, "testdata/"+"answers/"+tt.name+".json"), wiretest.Load(t, "testdata/"+"answers/"+tt.name+".sse")
 		t.Run(tt.name, func(t *testing.T) {
-			inEveryForm(t, whole, streamed, func(f fixture) llm.Caller { return serve(t, f, openai.Config{}) }, same, &tt.want, tt.deltas)
+			inEveryForm(t, whole, streamed, func(f wiretest.Fixture) llm.Caller { return serve(t, f, openai.Config{}) }, same, &tt.want, tt.deltas)
 		})
 	}
 }
 
 // inEveryForm gets an answer whole and streamed, as it was asked for and as it was not. same checks it, sum is what its deltas
 // add up to.
-func inEveryForm(t *testing.T, whole, streamed fixture, from func(fixture) llm.Caller, same func(*testing.T, *llm.Response, error),
+func inEveryForm(t *testing.T, whole, streamed wiretest.Fixture, from func(wiretest.Fixture) llm.Caller, same func(*testing.T, *llm.Response, error),
 	sum *llm.Response, count int) {
 	t.Run("whole", func(t *testing.T) {
-		resp, err := from(whole).Call(t.Context(), ask("hi"))
+		resp, err := from(whole).Call(t.Context(), wiretest.Ask("hi"))
 		same(t, resp, err)
 	})
 	t.Run("streamed", func(t *testing.T) {
-		deltas, resp, err := collect(t.Context(), from(streamed), ask("hi"))
+		deltas, resp, err := wiretest.Collect(t.Context(), from(streamed), wiretest.Ask("hi"))
 		same(t, resp, err)
 		checkDeltas(t, deltas, sum)
 		if len(deltas) != count {
@@ -110,20 +106,20 @@ func inEveryForm(t *testing.T, whole, streamed fixture, from func(fixture) llm.C
 		}
 	})
 	t.Run("in one piece where a stream was asked for", func(t *testing.T) {
-		deltas, resp, err := collect(t.Context(), from(whole), ask("hi"))
+		deltas, resp, err := wiretest.Collect(t.Context(), from(whole), wiretest.Ask("hi"))
 		same(t, resp, err)
 		checkDeltas(t, deltas, sum)
 	})
 	t.Run("streamed where none was asked for", func(t *testing.T) {
-		resp, err := from(streamed).Call(t.Context(), ask("hi"))
+		resp, err := from(streamed).Call(t.Context(), wiretest.Ask("hi"))
 		same(t, resp, err)
 	})
 	t.Run("streamed in CR LF under another name", func(t *testing.T) {
 		other := streamed
-		other.header = streamed.header.Clone()
-		other.header.Set("Content-Type", "text/plain")
-		other.body = "\ufeff" + strings.ReplaceAll(streamed.body, "\n", "\r\n")
-		deltas, resp, err := collect(t.Context(), from(other), ask("hi"))
+		other.Header = streamed.Header.Clone()
+		other.Header.Set("Content-Type", "text/plain")
+		other.Body = "\ufeff" + strings.ReplaceAll(streamed.Body, "\n", "\r\n")
+		deltas, resp, err := wiretest.Collect(t.Context(), from(other), wiretest.Ask("hi"))
 		same(t, resp, err)
 		checkDeltas(t, deltas, sum)
 	})
@@ -153,7 +149,7 @@ func checkDeltas(t *testing.T, deltas []llm.Delta, want *llm.Response) {
 
 func TestFieldsThatAreNotReadComeInExtra(t *testing.T) {
 	for _, name := range []string{"answers/text.json", "answers/text.sse"} {
-		resp, err := serve(t, load(t, name), openai.Config{Provider: "mine"}).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Load(t, "testdata/"+name), openai.Config{Provider: "mine"}).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +168,7 @@ func TestStopReasons(t *testing.T) {
 	}
 	for finish, want := range tests {
 		body := `{"choices":[{"message":{"content":"x"},"finish_reason":"` + finish + `"}]}`
-		resp, err := serve(t, answer(json, body), openai.Config{}).Call(t.Context(), ask("hi"))
+		resp, err := serve(t, wiretest.Says(200, wiretest.JSON, body), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +179,8 @@ func TestStopReasons(t *testing.T) {
 }
 
 func TestUsageThatIsNotToldIsEstimatedAndMarked(t *testing.T) {
-	resp, err := serve(t, answer(json, `{"choices":[{"message":{"content":"four words are here"},"finish_reason":"stop"}]}`),
-		openai.Config{}).Call(t.Context(), ask("hi"))
+	resp, err := serve(t, wiretest.Says(200, wiretest.JSON, `{"choices":[{"message":{"content":"four words are here"},"finish_reason":"stop"}]}`),
+		openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +193,7 @@ func TestGroqsUsageIsFoundWhereItIs(t *testing.T) {
 	body := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}],\"x_groq\":{\"id\":\"req_1\"}}\n\n" +
 		"data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]," +
 		"\"x_groq\":{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}}\n\ndata: [DONE]\n\n"
-	_, resp, err := collect(t.Context(), serve(t, answer(sse, body), openai.Config{}), ask("hi"))
+	_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, body), openai.Config{}), wiretest.Ask("hi"))
 	if err != nil || resp.Usage != (llm.Usage{Input: 5, Output: 1}) {
 		t.Errorf("got %+v, %v", resp, err)
 	}

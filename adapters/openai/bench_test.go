@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	sdk "github.com/sashabaranov/go-openai"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 const benchChunks = 500
@@ -36,39 +35,14 @@ func benchStream() string {
 
 func benchServer(b *testing.B, status int, kind, body string) string {
 	b.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", kind)
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}))
-	b.Cleanup(srv.Close)
-	return srv.URL
+	url, _ := wiretest.Serve(b, wiretest.Says(status, kind, body))
+	return url
 }
 
 // BenchmarkStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkStream(b *testing.B) {
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "text/event-stream", benchStream()), Model: "gpt-4o"})
-	benchDeltas(b, m)
-}
-
-// benchDeltas reports what c takes for each delta.
-func benchDeltas(b *testing.B, c llm.Caller) {
-	b.Helper()
-	n := 0
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(llm.Delta) error { n++; return nil }}
-	benchCalls(b, c, req)
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
-}
-
-func benchCalls(b *testing.B, c llm.Caller, req *llm.Request) {
-	b.Helper()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Call(b.Context(), req); err != nil {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkStreamSDK is the same by the reader of go-openai.
@@ -103,32 +77,20 @@ const rateLimited = `{"error":{"message":"Rate limit reached for gpt-4o in organ
 // BenchmarkFailure is a call that fails with 429, over loopback.
 func BenchmarkFailure(b *testing.B) {
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 429, "application/json", rateLimited), Model: "gpt-4o"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }
 
 // BenchmarkReadFailure is the same without a socket: what the adapter and the classifier make of the answer.
 func BenchmarkReadFailure(b *testing.B) {
 	header := http.Header{
-		"Content-Type": {json}, "X-Request-Id": {"req_made_up"}, "Retry-After": {"1"}, "Retry-After-Ms": {"644"}, "Date": {"Mon, 30 Nov 2026 00:00:00 GMT"},
+		"Content-Type": {wiretest.JSON}, "X-Request-Id": {"req_made_up"}, "Retry-After": {"1"}, "Retry-After-Ms": {"644"}, "Date": {"Mon, 30 Nov 2026 00:00:00 GMT"},
 		"X-Ratelimit-Limit-Requests": {"10000"}, "X-Ratelimit-Remaining-Requests": {"9999"}, "X-Ratelimit-Reset-Requests": {"6ms"},
 	}
 	m := openai.New(openai.Config{Model: "gpt-4o", APIKey: "key-made-up-123", HTTPClient: &http.Client{
-		Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		Transport: wiretest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: io.NopCloser(strings.NewReader(rateLimited))}, nil
 		})}})
-	req := ask("hi")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Call(b.Context(), req); llm.ClassOf(err) != llm.RateLimited {
-			b.Fatal(err)
-		}
-	}
+	wiretest.BenchFailure(b, m)
 }
 
 // BenchmarkUnary is a whole call over loopback.
@@ -136,5 +98,5 @@ func BenchmarkUnary(b *testing.B) {
 	body := `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant",` +
 		`"content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}`
 	m := openai.New(openai.Config{BaseURL: benchServer(b, 200, "application/json", body), Model: "gpt-4o"})
-	benchCalls(b, m, ask("hi"))
+	wiretest.BenchCall(b, m)
 }

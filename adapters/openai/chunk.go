@@ -42,63 +42,63 @@ type piece struct {
 func (c *chunk) parse(data []byte) (rest []byte, ok bool) {
 	calls := c.choice.calls[:0]
 	*c = chunk{scan: c.scan, extras: c.extras[:0], choice: choice{calls: calls}}
-	c.reset(data)
-	for first := c.open('{'); c.more(&first, '}'); {
-		c.field(c.key())
+	c.Reset(data)
+	for first := c.Open('{'); c.More(&first, '}'); {
+		c.field(c.Key())
 	}
-	if c.bad {
+	if c.Bad() {
 		return nil, false
 	}
-	c.peek()
-	return data[c.i:], true
+	c.Peek()
+	return c.Rest(), true
 }
 
 func (c *chunk) field(key []byte) {
-	if c.null() {
+	if c.Null() {
 		return
 	}
 	switch string(key) {
 	case "id":
-		c.id = c.text()
+		c.id = c.Text()
 	case "model":
-		c.model = c.text()
+		c.model = c.Text()
 	case "object", "type":
-		if string(c.text()) == "error" {
+		if string(c.Text()) == "error" {
 			c.isError = true
 		}
 	case "created", "obfuscation", "provider":
-		c.skip()
+		c.Skip()
 	case "choices":
-		if c.peek() != '[' {
-			c.skip()
+		if c.Peek() != '[' {
+			c.Skip()
 			return
 		}
 		c.choices = true
-		for first := c.open('['); c.more(&first, ']'); {
+		for first := c.Open('['); c.More(&first, ']'); {
 			c.oneChoice()
 		}
 	case "usage":
 		c.readUsage()
 	case "x_groq": // Groq puts the usage and errors of streams here
-		if c.peek() != '{' {
-			c.skip()
+		if c.Peek() != '{' {
+			c.Skip()
 			return
 		}
-		for first := c.open('{'); c.more(&first, '}'); {
-			switch k := c.key(); {
-			case c.null():
+		for first := c.Open('{'); c.More(&first, '}'); {
+			switch k := c.Key(); {
+			case c.Null():
 			case string(k) == "usage":
 				c.readUsage()
 			case string(k) == "error":
 				c.readError()
 			default:
-				c.skip()
+				c.Skip()
 			}
 		}
 	case "error":
 		c.readError()
 	default:
-		c.extras = append(c.extras, member{key, c.raw()})
+		c.extras = append(c.extras, member{key, c.Raw()})
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *chunk) readError() {
 
 // says passes over one value and returns it, or nil for an empty one: some servers send an empty error with every chunk.
 func (s *scan) says() []byte {
-	switch raw := s.raw(); string(raw) {
+	switch raw := s.Raw(); string(raw) {
 	case "", `""`, "{}", "[]", "false", "0":
 		return nil
 	default:
@@ -120,26 +120,26 @@ func (s *scan) says() []byte {
 }
 
 func (c *chunk) oneChoice() {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
 	ch := choice{calls: c.choice.calls[len(c.choice.calls):]}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
+	for first := c.Open('{'); c.More(&first, '}'); {
+		switch k := c.Key(); {
+		case c.Null():
 		case string(k) == "index":
-			ch.index = c.num()
+			ch.index = c.Num()
 		case string(k) == "delta", string(k) == "message":
 			c.message(&ch)
 		case string(k) == "text": // a completion server behind the chat path
-			ch.content = c.text()
+			ch.content = c.Text()
 		case string(k) == "finish_reason":
-			ch.finish = c.text()
+			ch.finish = c.Text()
 		case string(k) == "error":
 			c.readError()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 	if ch.index == 0 {
@@ -148,31 +148,31 @@ func (c *chunk) oneChoice() {
 }
 
 func (c *chunk) message(ch *choice) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
+	for first := c.Open('{'); c.More(&first, '}'); {
+		switch k := c.Key(); {
+		case c.Null():
 		case string(k) == "content":
 			c.content(ch, 0)
 		case string(k) == "refusal":
-			ch.refusal = c.text()
+			ch.refusal = c.Text()
 		case string(k) == "reasoning_content":
-			if t := c.text(); len(t) > 0 {
+			if t := c.Text(); len(t) > 0 {
 				ch.reasoning = t
 			}
 		case string(k) == "reasoning": // gateways send both, with the same text
-			if t := c.text(); len(ch.reasoning) == 0 {
+			if t := c.Text(); len(ch.reasoning) == 0 {
 				ch.reasoning = t
 			}
 		case string(k) == "tool_calls":
-			if c.peek() != '[' {
-				c.skip()
+			if c.Peek() != '[' {
+				c.Skip()
 				continue
 			}
-			for first := c.open('['); c.more(&first, ']'); {
+			for first := c.Open('['); c.More(&first, ']'); {
 				c.toolCall(ch)
 			}
 		case string(k) == "function_call": // before there were tools
@@ -180,36 +180,36 @@ func (c *chunk) message(ch *choice) {
 			c.function(&p)
 			ch.calls = append(ch.calls, p)
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 }
 
 // content reads a text, or the list of parts that Mistral sends when a model reasons.
 func (c *chunk) content(ch *choice, depth int) {
-	if c.peek() != '[' || depth > 4 {
-		ch.content = c.text()
+	if c.Peek() != '[' || depth > 4 {
+		ch.content = c.Text()
 		return
 	}
-	for first := c.open('['); c.more(&first, ']'); {
-		if c.peek() != '{' {
-			ch.content = append(slices.Clip(ch.content), c.text()...)
+	for first := c.Open('['); c.More(&first, ']'); {
+		if c.Peek() != '{' {
+			ch.content = append(slices.Clip(ch.content), c.Text()...)
 			continue
 		}
 		var kind, text []byte
-		for first := c.open('{'); c.more(&first, '}'); {
-			switch k := c.key(); {
-			case c.null():
+		for first := c.Open('{'); c.More(&first, '}'); {
+			switch k := c.Key(); {
+			case c.Null():
 			case string(k) == "type":
-				kind = c.text()
+				kind = c.Text()
 			case string(k) == "text", string(k) == "refusal":
-				text = c.text()
+				text = c.Text()
 			case string(k) == "thinking":
 				inner := choice{}
 				c.content(&inner, depth+1)
 				text = inner.content
 			default:
-				c.skip()
+				c.Skip()
 			}
 		}
 		to := &ch.content
@@ -224,45 +224,45 @@ func (c *chunk) content(ch *choice, depth int) {
 }
 
 func (c *chunk) toolCall(ch *choice) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
 	p := piece{index: -1}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
+	for first := c.Open('{'); c.More(&first, '}'); {
+		switch k := c.Key(); {
+		case c.Null():
 		case string(k) == "index":
-			p.index = c.num()
+			p.index = c.Num()
 		case string(k) == "id":
-			p.id = c.text()
+			p.id = c.Text()
 		case string(k) == "function":
 			c.function(&p)
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 	ch.calls = append(ch.calls, p)
 }
 
 func (c *chunk) function(p *piece) {
-	if c.peek() != '{' {
-		c.skip()
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
-	for first := c.open('{'); c.more(&first, '}'); {
-		switch k := c.key(); {
-		case c.null():
+	for first := c.Open('{'); c.More(&first, '}'); {
+		switch k := c.Key(); {
+		case c.Null():
 		case string(k) == "name":
-			p.name = c.text()
+			p.name = c.Text()
 		case string(k) == "arguments":
-			if c.peek() == '{' { // an object instead of its text, as Ollama's own API has it
-				p.args = c.raw()
+			if c.Peek() == '{' { // an object instead of its text, as Ollama's own API has it
+				p.args = c.Raw()
 			} else {
-				p.args = c.text()
+				p.args = c.Text()
 			}
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 }
@@ -275,48 +275,48 @@ func (c *chunk) readUsage() {
 
 // tokens reads a usage, in the words of either API. ok is false for what is none.
 func (s *scan) tokens() (u llm.Usage, ok bool) {
-	if s.peek() != '{' {
-		s.skip()
+	if s.Peek() != '{' {
+		s.Skip()
 		return u, false
 	}
-	for first := s.open('{'); s.more(&first, '}'); {
-		switch k := s.key(); {
-		case s.null():
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "prompt_tokens", string(k) == "input_tokens":
-			u.Input = s.num()
+			u.Input = s.Num()
 		case string(k) == "completion_tokens", string(k) == "output_tokens":
-			u.Output = s.num()
+			u.Output = s.Num()
 		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, s.num())
+			u.CachedInput = max(u.CachedInput, s.Num())
 		case string(k) == "prompt_tokens_details", string(k) == "input_tokens_details":
 			s.details(&u)
 		case string(k) == "completion_tokens_details", string(k) == "output_tokens_details":
 			s.details(&u)
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.num())
+			u.Reasoning = max(u.Reasoning, s.Num())
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
 	return u, true
 }
 
 func (s *scan) details(u *llm.Usage) {
-	if s.peek() != '{' {
-		s.skip()
+	if s.Peek() != '{' {
+		s.Skip()
 		return
 	}
-	for first := s.open('{'); s.more(&first, '}'); {
-		switch k := s.key(); {
-		case s.null():
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "cached_tokens":
-			u.CachedInput = max(u.CachedInput, s.num())
+			u.CachedInput = max(u.CachedInput, s.Num())
 		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
-			u.CacheWrite = max(u.CacheWrite, s.num())
+			u.CacheWrite = max(u.CacheWrite, s.Num())
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.num())
+			u.Reasoning = max(u.Reasoning, s.Num())
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
 }

@@ -2,17 +2,16 @@ package openai
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -42,17 +41,14 @@ type doer struct{ m *Model }
 
 // Do makes one request. A failing answer comes back as an error, since the SDK would lose half of it.
 func (d doer) Do(r *http.Request) (*http.Response, error) {
-	c := &call{m: d.m, ctx: r.Context()}
-	key, bad := d.m.keyFor(c.ctx)
-	if bad != nil {
-		return nil, c.unsent(bad)
+	c := d.m.newCall(r.Context(), nil)
+	key, err := c.Ask()
+	if err != nil {
+		return nil, err
 	}
-	c.key = key
-	ctx, cancel := context.WithCancel(c.ctx)
-	c.cancel = cancel
-	ctx, c.x = wire.Watch(ctx)
+	ctx, cancel := c.Open()
 	r = r.Clone(ctx)
-	d.m.setHeader(r.Header, key)
+	c.Sign(r.Header, key)
 	if own := d.m.base.Query(); len(own) > 0 {
 		q := r.URL.Query()
 		maps.Copy(q, own)
@@ -61,9 +57,9 @@ func (d doer) Do(r *http.Request) (*http.Response, error) {
 	resp, err := d.m.client.Do(r)
 	if err != nil {
 		cancel()
-		return nil, c.fail(&llm.Error{Err: plain(err)})
+		return nil, c.Fail(&llm.Error{Err: adapter.Plain(err)})
 	}
-	c.status, c.header, c.phase = resp.StatusCode, resp.Header, llm.PhaseHeaders
+	c.Head(resp)
 	if err := c.check(resp); err != nil {
 		cancel()
 		_ = resp.Body.Close()
@@ -74,21 +70,20 @@ func (d doer) Do(r *http.Request) (*http.Response, error) {
 
 // check is the error of an answer that is a failure. It reads the start of the others and puts it back.
 func (c *call) check(resp *http.Response) error {
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		_, err := c.read(resp)
+	if err := c.Failed(resp); err != nil {
 		return err
 	}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	kind := adapter.MediaType(resp.Header)
 	raw := resp.Body
 	resp.Body = &watched{call: c, in: raw, body: raw}
 	switch {
 	case kind == "text/event-stream":
-		c.phase = llm.PhaseStream
+		c.Phase = llm.PhaseStream
 		return nil
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
 	}
-	c.phase = llm.PhaseBody
+	c.Phase = llm.PhaseBody
 	const sample = 4 << 10
 	in := bufio.NewReaderSize(resp.Body, sample)
 	data, err := in.Peek(sample)
@@ -97,11 +92,11 @@ func (c *call) check(resp *http.Response) error {
 	case err != nil && !errors.Is(err, io.EOF):
 		return err // classified already
 	case kind == "text/html", len(data) == 0:
-		return c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
+		return c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
 	}
 	var ch chunk
 	if _, ok := ch.parse(data); ok && (ch.failure != nil && len(ch.id) == 0 || ch.isError) {
-		return c.fail(&llm.Error{Evidence: llm.Evidence{Body: start(data)}})
+		return c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
 	}
 	return nil
 }
@@ -119,12 +114,12 @@ func (w *watched) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if _, ok := errors.AsType[*llm.Error](err); !ok {
-		err = w.fail(&llm.Error{Err: plain(err)})
+		err = w.Fail(&llm.Error{Err: adapter.Plain(err)})
 	}
 	return n, err
 }
 
 func (w *watched) Close() error {
-	w.cancel()
+	w.Cancel()
 	return w.body.Close()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func embed(ctx context.Context, m *openai.Model) (sdk.EmbeddingResponse, error) {
@@ -21,15 +22,15 @@ func embed(ctx context.Context, m *openai.Model) (sdk.EmbeddingResponse, error) 
 }
 
 func TestTheSDKsClientUsesTheModelsSettings(t *testing.T) {
-	s := &recorder{fixture: answer(json, `{"data":[{"index":0,"embedding":[0.5]}],"model":"embed-1"}`)}
+	s := &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, `{"data":[{"index":0,"embedding":[0.5]}],"model":"embed-1"}`)}
 	m := serve(t, s, openai.Config{APIKey: "k-123456", Organization: "org-1", Header: http.Header{"X-Mine": {"1"}}})
 	r, err := embed(t.Context(), m)
 	if err != nil || len(r.Data) != 1 || r.Data[0].Embedding[0] != 0.5 {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	if s.path != "/embeddings" || s.header.Get("Authorization") != "Bearer k-123456" || s.header.Get("X-Mine") != "1" ||
-		s.header.Get("Openai-Organization") != "org-1" {
-		t.Errorf("sent to %s with %v", s.path, s.header)
+	if s.Last().URL.RequestURI() != "/embeddings" || s.Last().Header.Get("Authorization") != "Bearer k-123456" || s.Last().Header.Get("X-Mine") != "1" ||
+		s.Last().Header.Get("Openai-Organization") != "org-1" {
+		t.Errorf("sent to %s with %v", s.Last().URL.RequestURI(), s.Last().Header)
 	}
 }
 
@@ -39,13 +40,13 @@ func TestTheSDKsClientFindsAzure(t *testing.T) {
 		"/openai/deployments/embed-1/embeddings?api-version=2024-10-21": {Provider: "azure", APIVersion: "2024-10-21", Model: "d", APIKey: "k"},
 		"/openai/v1/embeddings": {Provider: "azure", APIKey: "k"},
 	} {
-		s := &recorder{fixture: answer(json, data)}
+		s := &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, data)}
 		m := serve(t, s, cfg)
 		if _, err := embed(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if s.path != path || s.header.Get("Api-Key") != "k" || s.header.Get("Authorization") != "" {
-			t.Errorf("sent to %s with %v, want %s", s.path, s.header, path)
+		if s.Last().URL.RequestURI() != path || s.Last().Header.Get("Api-Key") != "k" || s.Last().Header.Get("Authorization") != "" {
+			t.Errorf("sent to %s with %v, want %s", s.Last().URL.RequestURI(), s.Last().Header, path)
 		}
 	}
 }
@@ -56,18 +57,18 @@ func TestFailuresOfTheSDKsClientCarryEvidence(t *testing.T) {
 		"html_200": llm.BadOutput, "empty_200": llm.BadOutput, "error_in_200": llm.RateLimited, "redirect": llm.NotFound,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := load(t, "failures/"+name+".http")
-			s := &recorder{fixture: f}
+			f := wiretest.Load(t, "testdata/"+"failures/"+name+".http")
+			s := &wiretest.Recorder{Next: f}
 			_, err := embed(t.Context(), serve(t, s, openai.Config{}))
-			e := failure(t, nil, err)
-			if e.Class != class || e.Evidence.Status != f.status || e.Evidence.Body != f.body || e.RequestID != f.header.Get("X-Request-Id") {
+			e := wiretest.Failure(t, nil, err)
+			if e.Class != class || e.Evidence.Status != f.Status || e.Evidence.Body != f.Body || e.RequestID != f.Header.Get("X-Request-Id") {
 				t.Errorf("got %v: status %d, body %q, request id %q", e, e.Evidence.Status, e.Evidence.Body, e.RequestID)
 			}
 			if name == "rate_limit" && e.RetryAfter != 494*time.Millisecond {
 				t.Errorf("wait %v", e.RetryAfter)
 			}
-			if s.calls != 1 {
-				t.Errorf("%d requests for one call", s.calls)
+			if s.Calls() != 1 {
+				t.Errorf("%d requests for one call", s.Calls())
 			}
 		})
 	}
@@ -76,32 +77,32 @@ func TestFailuresOfTheSDKsClientCarryEvidence(t *testing.T) {
 func TestTheSDKsClientTellsACutAnswerAndALeavingCaller(t *testing.T) {
 	cut := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", json)
+		w.Header().Set("Content-Type", wiretest.JSON)
 		w.Header().Set("Content-Length", "100000")
 		_, _ = io.WriteString(w, `{"data":[`+strings.Repeat(" ", 8<<10))
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}), openai.Config{})
 	_, err := embed(t.Context(), cut)
-	if e := failure(t, nil, err); e.Class != llm.Interrupted || e.Evidence.Phase != llm.PhaseBody || e.Evidence.Status != 200 {
+	if e := wiretest.Failure(t, nil, err); e.Class != llm.Interrupted || e.Evidence.Phase != llm.PhaseBody || e.Evidence.Status != 200 {
 		t.Errorf("got %v, phase %v", e, e.Evidence.Phase)
 	}
-	s := stall("", "")
+	s := wiretest.Stall(0, "", "")
 	m := serve(t, s, openai.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-s.reached
+		<-s.Reached
 		cancel()
 	}()
 	_, err = embed(ctx, m)
-	if e := failure(t, nil, err); e.Class != llm.Canceled || !errors.Is(err, context.Canceled) {
+	if e := wiretest.Failure(t, nil, err); e.Class != llm.Canceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", e)
 	}
-	<-s.closed
+	<-s.Closed
 }
 
 func TestTheSDKsStreamsPass(t *testing.T) {
-	m := serve(t, answer(sse, first+second+end+done), openai.Config{})
+	m := serve(t, wiretest.Says(200, wiretest.SSE, first+second+end+done), openai.Config{})
 	s, err := m.Client().CreateChatCompletionStream(t.Context(), sdk.ChatCompletionRequest{Model: "m", Stream: true})
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +127,8 @@ func TestAKeyThatCannotBeHadEndsACallOfTheSDKsClient(t *testing.T) {
 	s := ok()
 	sealed := errors.New("vault is sealed")
 	_, err := embed(t.Context(), serve(t, s, openai.Config{Key: func(context.Context) (string, error) { return "", sealed }}))
-	if e := failure(t, nil, err); e.Class != llm.Auth || !errors.Is(err, sealed) || s.calls != 0 {
-		t.Errorf("got %v after %d requests", e, s.calls)
+	if e := wiretest.Failure(t, nil, err); e.Class != llm.Auth || !errors.Is(err, sealed) || s.Calls() != 0 {
+		t.Errorf("got %v after %d requests", e, s.Calls())
 	}
 }
 
@@ -160,7 +161,7 @@ func TestAsErrorReadsTheSDKsOwnErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := m.AsError(t.Context(), tt.err)
-			e := failure(t, nil, err)
+			e := wiretest.Failure(t, nil, err)
 			if e.Class != tt.class || e.Provider != "openai" || !errors.Is(err, tt.err) || !tt.check(e) {
 				t.Errorf("got %v, evidence %+v", e, e.Evidence)
 			}
@@ -177,11 +178,11 @@ func TestAsErrorReadsTheSDKsOwnErrors(t *testing.T) {
 }
 
 func TestOtherCallsAreGuardedByDo(t *testing.T) {
-	s := &recorder{fixture: load(t, "failures/rate_limit.http")}
+	s := &wiretest.Recorder{Next: wiretest.Load(t, "testdata/"+"failures/rate_limit.http")}
 	m := serve(t, s, openai.Config{})
 	g := llm.NewGuard("embeddings", llm.New())
 	_, err := llm.Do(t.Context(), g, func(ctx context.Context) (sdk.EmbeddingResponse, error) { return embed(ctx, m) })
-	e := failure(t, nil, err)
+	e := wiretest.Failure(t, nil, err)
 	if e.Class != llm.RateLimited || e.RetryAfter != 494*time.Millisecond || len(e.Attempts) != 1 || e.Attempts[0].Status != 429 {
 		t.Errorf("got %v, wait %v, attempts %+v", e, e.RetryAfter, e.Attempts)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func TestNewPanicsOnMistakesAndSaysHowToMendThem(t *testing.T) {
@@ -55,11 +56,11 @@ func addressOf(t *testing.T, cfg openai.Config, model string) (url string, heade
 
 func sentTo(t *testing.T, cfg openai.Config, model string, make func(openai.Config) llm.Caller) (url string, header http.Header) {
 	t.Helper()
-	cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	cfg.HTTPClient = &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		url, header = r.URL.String(), r.Header
 		return nil, http.ErrHandlerTimeout
 	})}
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Model = model
 	_, err := make(cfg).Call(t.Context(), req)
 	if err == nil || url == "" {
@@ -143,13 +144,13 @@ func TestTheFieldForTheTokenLimitFollowsTheModel(t *testing.T) {
 	for _, tt := range tests {
 		s := ok()
 		m := serve(t, s, openai.Config{Provider: tt.provider, Model: tt.model})
-		req := ask("hi")
+		req := wiretest.Ask("hi")
 		req.MaxTokens = 7
 		if _, err := m.Call(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(s.body, `"`+tt.field+`":7`) || strings.Count(s.body, `":7`) != 1 {
-			t.Errorf("%s %s: sent %s", tt.provider, tt.model, s.body)
+		if !strings.Contains(s.Body(), `"`+tt.field+`":7`) || strings.Count(s.Body(), `":7`) != 1 {
+			t.Errorf("%s %s: sent %s", tt.provider, tt.model, s.Body())
 		}
 	}
 }
@@ -166,11 +167,11 @@ func TestPrintingShowsNoKey(t *testing.T) {
 func TestTheRequestsModelWins(t *testing.T) {
 	s := ok()
 	m := serve(t, s, openai.Config{Model: "a"})
-	req := ask("hi")
+	req := wiretest.Ask("hi")
 	req.Model = "b"
 	resp, err := m.Call(t.Context(), req)
-	if err != nil || !strings.Contains(s.body, `"model":"b"`) || resp.Model != "b" {
-		t.Errorf("got %+v, %v after %s", resp, err, s.body)
+	if err != nil || !strings.Contains(s.Body(), `"model":"b"`) || resp.Model != "b" {
+		t.Errorf("got %+v, %v after %s", resp, err, s.Body())
 	}
 	var _ llm.Caller = m
 }

@@ -1,7 +1,7 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 	"github.com/modelchain/llm/llmtest"
 )
 
@@ -19,23 +20,15 @@ func TestContract(t *testing.T) {
 			return openai.New(openai.Config{BaseURL: url, APIKey: "key-made-up"})
 		},
 		Serve: serveAnswer,
-		Event: sse,
+		Event: wiretest.SSE,
 	})
-}
-
-func quote(s string) string {
-	b, err := stdjson.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
 }
 
 // serveAnswer says a as OpenAI does.
 func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	var req struct{ Stream bool }
 	body, _ := io.ReadAll(r.Body)
-	if err := stdjson.Unmarshal(body, &req); err != nil {
+	if err := json.Unmarshal(body, &req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -45,16 +38,16 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	}
 	usage := fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d}`, a.Usage.Input, a.Usage.Output)
 	if !req.Stream {
-		w.Header().Set("Content-Type", json)
+		w.Header().Set("Content-Type", wiretest.JSON)
 		var calls []string
 		for _, c := range a.Calls {
-			calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, c.ID, c.Name, quote(string(c.Arguments))))
+			calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, c.ID, c.Name, wiretest.Quote(string(c.Arguments))))
 		}
 		_, _ = fmt.Fprintf(w, `{"id":"c","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s,"tool_calls":[%s]},"finish_reason":%q}],"usage":%s}`,
-			quote(strings.Join(a.Text, "")), strings.Join(calls, ","), finish, usage)
+			wiretest.Quote(strings.Join(a.Text, "")), strings.Join(calls, ","), finish, usage)
 		return
 	}
-	w.Header().Set("Content-Type", sse)
+	w.Header().Set("Content-Type", wiretest.SSE)
 	delta := func(d string) {
 		_, _ = fmt.Fprintf(w, "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{%s}}]}\n\n", d)
 	}
@@ -70,14 +63,14 @@ func serveAnswer(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 		if a.Garbage > 0 && a.Garbage == i {
 			_, _ = io.WriteString(w, "data: {what is this}\n\n")
 		}
-		delta(`"content":` + quote(text))
+		delta(`"content":` + wiretest.Quote(text))
 		flush(i)
 	}
 	for i, c := range a.Calls {
 		half := len(c.Arguments) / 2
 		delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]`, i, c.ID, c.Name))
 		for _, args := range []string{string(c.Arguments[:half]), string(c.Arguments[half:])} {
-			delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"function":{"arguments":%s}}]`, i, quote(args)))
+			delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"function":{"arguments":%s}}]`, i, wiretest.Quote(args)))
 		}
 	}
 	if a.NoEnd {

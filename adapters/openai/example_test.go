@@ -10,11 +10,12 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func Example() {
 	// Stands in for a provider.
-	server := httptest.NewServer(answer(sse, first+second+end+usage+done))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, first+second+end+usage+done))
 	defer server.Close()
 
 	model := &llm.Deployment{Name: "local", Caller: openai.New(openai.Config{
@@ -57,7 +58,7 @@ func ExampleNew() {
 }
 
 func ExampleModel_Client() {
-	server := httptest.NewServer(answer(json, `{"data":[{"index":0,"embedding":[0.25,0.5]}]}`))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.JSON, `{"data":[{"index":0,"embedding":[0.25,0.5]}]}`))
 	defer server.Close()
 	model := openai.New(openai.Config{BaseURL: server.URL})
 
@@ -72,7 +73,7 @@ func ExampleModel_Client() {
 
 func ExampleNewResponses() {
 	// Stands in for a provider.
-	server := httptest.NewServer(answer(sse, helloWhole))
+	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, helloWhole))
 	defer server.Close()
 
 	model := &llm.Deployment{Name: "local", Caller: openai.NewResponses(openai.Config{

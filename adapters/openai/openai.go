@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -70,8 +71,8 @@ type Model struct {
 	dash   dialect
 	base   *url.URL
 	client *http.Client
-	// secrets are what must not show up in errors, apart from the key.
-	secrets []string
+	// account is who calls, with Organization and Project among its headers.
+	account *adapter.Account
 }
 
 // String says where c leads, without keys.
@@ -108,75 +109,39 @@ func newModel(cfg Config, how api) (*Model, error) {
 		}
 		cfg.BaseURL = d.base
 	}
-	fillIn(&cfg.KeyHeader, d.keyHeader)
-	fillIn(&cfg.ReasoningField, d.reasoningField)
+	adapter.FillIn(&cfg.KeyHeader, d.keyHeader)
+	adapter.FillIn(&cfg.ReasoningField, d.reasoningField)
 	cfg.NoStreamUsage = cfg.NoStreamUsage || d.noStreamUsage
 	if cfg.APIVersion != "" && !d.azure {
 		return nil, fmt.Errorf("APIVersion is for the provider %q, not for %q", "azure", cfg.Provider)
 	}
-	if err := check(&cfg); err != nil {
+	account, err := accountOf(&cfg)
+	if err != nil {
 		return nil, err
 	}
 	base, err := baseURL(&cfg, &d)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Header = cfg.Header.Clone()
-	return &Model{api: how, cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), secrets: secretsOf(&cfg)}, nil
+	return &Model{api: how, cfg: cfg, dash: d, base: base, client: wire.Client(cfg.HTTPClient), account: account}, nil
 }
 
-func fillIn(s *string, own string) {
-	if *s == "" {
-		*s = own
+func accountOf(cfg *Config) (*adapter.Account, error) {
+	if cfg.APIVersion != "" && cfg.Model == "" {
+		return nil, errors.New("APIVersion needs Model, the name of the Azure deployment")
 	}
-}
-
-func check(cfg *Config) error {
-	switch {
-	case cfg.APIKey != "" && cfg.Key != nil:
-		return errors.New("both APIKey and Key are set; set one")
-	case !validKey(cfg.APIKey):
-		return errors.New("APIKey has blanks or control characters in it, such as a line break from a file; trim it")
-	case cfg.APIVersion != "" && cfg.Model == "":
-		return errors.New("APIVersion needs Model, the name of the Azure deployment")
-	case !validName(cfg.KeyHeader):
-		return fmt.Errorf("KeyHeader %q is no header name", cfg.KeyHeader)
+	header := http.Header{}
+	for name, value := range map[string]string{"Openai-Organization": cfg.Organization, "Openai-Project": cfg.Project} {
+		if value != "" {
+			header.Set(name, value)
+		}
 	}
 	for name, values := range cfg.Header {
-		if !validName(name) {
-			return fmt.Errorf("%q in Header is no header name", name)
-		}
-		for _, v := range values {
-			if strings.ContainsAny(v, "\r\n\x00") {
-				return fmt.Errorf("the value of Header %q has a line break in it", name)
-			}
-		}
+		header[http.CanonicalHeaderKey(name)] = values
 	}
-	for _, v := range [...]string{cfg.Organization, cfg.Project} {
-		if strings.ContainsAny(v, "\r\n\x00") {
-			return errors.New("there is a line break in Organization or Project")
-		}
-	}
-	return nil
-}
-
-func validKey(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-func validName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
-			return false
-		}
-	}
-	return name != ""
+	return adapter.NewAccount(adapter.Account{
+		Provider: cfg.Provider, APIKey: cfg.APIKey, Key: cfg.Key, KeyHeader: cfg.KeyHeader, Header: header,
+	})
 }
 
 const (
@@ -185,15 +150,11 @@ const (
 )
 
 func baseURL(cfg *Config, d *dialect) (*url.URL, error) {
-	u, err := url.Parse(cfg.BaseURL)
-	switch {
-	case err != nil:
-		return nil, errors.New("BaseURL is no URL") // the parser's text repeats it, keys and all
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, errors.New("BaseURL must begin with http:// or https:// and a host")
+	u, err := adapter.ParseBase(cfg.BaseURL)
+	if err != nil {
+		return nil, err
 	}
-	u.Path = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), chatPath), responsesPath)
-	u.RawPath, u.Fragment = "", ""
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, chatPath), responsesPath)
 	if !d.azure {
 		return u, nil
 	}
@@ -229,10 +190,5 @@ func (m *Model) url(model string) string {
 
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	c := &call{m: m, ctx: ctx, req: req}
-	resp, err := c.do()
-	if err != nil {
-		return nil, err
-	}
-	return resp, nil
+	return m.newCall(ctx, req).do()
 }

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // content is what a message holds: one text, or parts. nil: null.
@@ -59,7 +62,7 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 		}
 	case llm.PartAudio:
 		if len(p.Data) == 0 {
-			return nil, unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
+			return nil, adapter.Unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
 		}
 		out.Type, out.Audio = "input_audio", &audio{Data: base64.StdEncoding.EncodeToString(p.Data), Format: audioFormat(p)}
 	case llm.PartFile:
@@ -69,7 +72,7 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 		}
 		out.Type, out.File = "file", f
 	default:
-		return nil, invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
+		return nil, adapter.Invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
 	raw, err := m.patched(out, p, i, j)
 	if err != nil {
@@ -83,41 +86,33 @@ func (m *Model) part(p *llm.Part, i, j int) (content, *llm.Error) {
 
 // patched is out, which p became, with what p.Extra wants with it. nil: nothing.
 func (m *Model) patched(out any, p *llm.Part, i, j int) ([]byte, *llm.Error) {
-	var raw []byte
-	for _, name := range m.extraNames() {
-		patch, ok := p.Extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, invalid("Extra[%q] of Messages[%d].Parts[%d] is not a JSON object", name, i, j)
-		}
-		if isItem(patch) { // of an answer: it says where the part came from, not what is wanted with it
-			continue
-		}
-		if raw == nil {
-			var err error
-			if raw, err = json.Marshal(out); err != nil {
-				return nil, invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
-			}
-		}
-		raw = merge(raw, patch)
+	names := slices.DeleteFunc(m.extraNames(), func(name string) bool {
+		return isItem(p.Extra[name]) // of an answer: it says where the part came from, not what is wanted with it
+	})
+	patch, bad := adapter.Patch(p, names, adapter.Place{Message: i, Part: j})
+	if bad != nil || patch == nil {
+		return nil, bad
 	}
-	return raw, nil
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return nil, adapter.Invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
+	}
+	return wire.Merge(raw, patch), nil
 }
 
 func (m *Model) file(p *llm.Part, i, j int) (*file, *llm.Error) {
 	switch {
 	case len(p.Data) > 0:
 		f := &file{Name: p.Name, Data: dataURL(p)}
-		fillIn(&f.Name, "file") // the API asks for some name
+		adapter.FillIn(&f.Name, "file") // the API asks for some name
 		return f, nil
 	case strings.HasPrefix(p.URL, "file-"):
 		return &file{ID: p.URL}, nil
 	case m.dash.fileURLs:
 		return &file{Name: p.Name, Data: p.URL}, nil
 	}
-	return nil, unsupported("Messages[%d].Parts[%d] is a file by URL; this API takes Data, or an uploaded file's id as URL", i, j)
+	return nil, adapter.Unsupported("Messages[%d].Parts[%d] is a file by URL; this API takes Data, or an uploaded file's id as URL",
+		i, j)
 }
 
 func dataURL(p *llm.Part) string {
@@ -161,7 +156,7 @@ func resultText(r *llm.ToolResult, i, j int) (string, *llm.Error) {
 	var texts []string
 	for k := range r.Parts {
 		if r.Parts[k].Kind != llm.PartText {
-			return "", unsupported("the tool result Messages[%d].Parts[%d] holds %s; this API takes text in tool results",
+			return "", adapter.Unsupported("the tool result Messages[%d].Parts[%d] holds %s; this API takes text in tool results",
 				i, j, r.Parts[k].Kind)
 		}
 		texts = append(texts, r.Parts[k].Text)
@@ -179,10 +174,7 @@ func (m *Model) callID(id string) string {
 		return id
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	h := uint64(14695981039346656037) // FNV-1a
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * 1099511628211
-	}
+	h := adapter.Hash(id)
 	var out [9]byte
 	for i := range out {
 		out[i] = letters[h%uint64(len(letters))]

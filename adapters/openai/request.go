@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +8,8 @@ import (
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A body is the SDK's request with the fields that it cannot express in the place of its own: it drops a temperature of 0
@@ -34,17 +35,9 @@ type message struct {
 	Reasoning        string `json:"reasoning,omitempty"`
 }
 
-func invalid(format string, args ...any) *llm.Error {
-	return &llm.Error{Class: llm.Invalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func unsupported(format string, args ...any) *llm.Error {
-	return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf(format, args...)}
-}
-
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model, bad := m.named(req)
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
 	if bad != nil {
 		return nil, model, bad
 	}
@@ -69,64 +62,23 @@ func (m *Model) encode(req *llm.Request) (_ []byte, model string, _ *llm.Error) 
 	if err := format(&b, req.Format); err != nil {
 		return nil, model, err
 	}
-	out, err := marshal(&b)
+	out, err := wire.Marshal(&b)
 	if err != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", err)
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
 	if req.MaxTokens > 0 && b.MaxTokens == 0 && b.MaxCompletionTokens == 0 {
-		out = merge(out, fmt.Appendf(nil, "{%q:%d}", field, req.MaxTokens))
+		out = wire.Merge(out, fmt.Appendf(nil, "{%q:%d}", field, req.MaxTokens))
 	}
 	if m.dash.seed != "" && req.Seed != nil {
-		out = merge(out, fmt.Appendf(nil, `{"seed":null,%q:%d}`, m.dash.seed, *req.Seed))
+		out = wire.Merge(out, fmt.Appendf(nil, `{"seed":null,%q:%d}`, m.dash.seed, *req.Seed))
 	}
-	patches, bad := m.patches(req.Extra)
-	if bad != nil {
-		return nil, model, bad
-	}
-	for _, patch := range patches {
-		out = merge(out, patch)
-	}
-	return out, model, nil
-}
-
-// named is the model that req asks for, and an error for a request that asks nothing.
-func (m *Model) named(req *llm.Request) (model string, _ *llm.Error) {
-	model = req.Model
-	fillIn(&model, m.cfg.Model)
-	switch {
-	case len(req.Messages) == 0 && req.System == "":
-		return model, invalid("the request has no messages; set Request.Messages")
-	case model == "":
-		return model, invalid("no model is named; set Model of the request, the deployment or the adapter")
-	}
-	return model, nil
-}
-
-// marshal is v as JSON, with <, > and & as they are.
-func marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	out, bad = adapter.Extend(out, req, m.extraNames())
+	return out, model, bad
 }
 
 // patches are the objects in a request's Extra that are meant for this API, in the order in which they are merged.
 func (m *Model) patches(extra map[string]json.RawMessage) ([]json.RawMessage, *llm.Error) {
-	var all []json.RawMessage
-	for _, name := range m.extraNames() {
-		patch, ok := extra[name]
-		if !ok {
-			continue
-		}
-		if !isObject(patch) {
-			return nil, invalid("Extra[%q] is not a JSON object", name)
-		}
-		all = append(all, patch)
-	}
-	return all, nil
+	return adapter.Patches(extra, m.extraNames())
 }
 
 // extraNames are the keys of Extra that are meant for this API, the most particular last.
@@ -156,7 +108,7 @@ func (m *Model) messages(b *body, req *llm.Request) *llm.Error {
 // message adds one turn, which may be several messages here: each tool result is one of its own, before the rest.
 func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 	msg := message{Role: string(from.Role)}
-	fillIn(&msg.Role, string(llm.RoleUser))
+	adapter.FillIn(&msg.Role, string(llm.RoleUser))
 	var parts manyParts
 	var texts []string
 	var reasoning strings.Builder
@@ -167,7 +119,7 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 		switch p.Kind {
 		case llm.PartToolResult:
 			if p.Result == nil {
-				return invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
+				return adapter.Invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
 			}
 			text, err := resultText(p.Result, i, j)
 			if err != nil {
@@ -180,10 +132,10 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 			continue
 		case llm.PartToolCall:
 			if p.Call == nil {
-				return invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
+				return adapter.Invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
 			}
 			args := string(p.Call.Arguments)
-			fillIn(&args, "{}")
+			adapter.FillIn(&args, "{}")
 			msg.ToolCalls = append(msg.ToolCalls, sdk.ToolCall{
 				ID: m.callID(p.Call.ID), Type: sdk.ToolTypeFunction,
 				Function: sdk.FunctionCall{Name: p.Call.Name, Arguments: args},
@@ -231,7 +183,7 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 func tools(b *body, req *llm.Request) *llm.Error {
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		params, err := parameters(t)
+		params, err := adapter.Parameters(t)
 		if err != nil {
 			return err
 		}
@@ -249,17 +201,6 @@ func tools(b *body, req *llm.Request) *llm.Error {
 	return nil
 }
 
-// parameters is the schema of a tool's arguments.
-func parameters(t *llm.Tool) (json.RawMessage, *llm.Error) {
-	switch {
-	case len(t.Parameters) == 0:
-		return json.RawMessage(`{"type":"object","properties":{}}`), nil
-	case !isObject(t.Parameters):
-		return nil, invalid("the parameters of the tool %q are not a JSON object", t.Name)
-	}
-	return t.Parameters, nil
-}
-
 func format(b *body, f *llm.Format) *llm.Error {
 	if f == nil {
 		return nil
@@ -268,45 +209,18 @@ func format(b *body, f *llm.Format) *llm.Error {
 	case llm.FormatJSON:
 		b.ResponseFormat = &sdk.ChatCompletionResponseFormat{Type: sdk.ChatCompletionResponseFormatTypeJSONObject}
 	case llm.FormatSchema:
-		if !isObject(f.Schema) {
-			return invalid("Format.Schema is not a JSON object")
+		if !wire.IsObject(f.Schema) {
+			return adapter.Invalid("Format.Schema is not a JSON object")
 		}
 		name := f.Name
-		fillIn(&name, "answer")
+		adapter.FillIn(&name, "answer")
 		b.ResponseFormat = &sdk.ChatCompletionResponseFormat{
 			Type:       sdk.ChatCompletionResponseFormatTypeJSONSchema,
 			JSONSchema: &sdk.ChatCompletionResponseFormatJSONSchema{Name: name, Schema: f.Schema, Strict: f.Strict},
 		}
 	case "":
 	default:
-		return invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
+		return adapter.Invalid("Format.Kind is %q; use %q or %q", f.Kind, llm.FormatJSON, llm.FormatSchema)
 	}
 	return nil
-}
-
-// tokens is a rough count of the input, for the usage of a call whose provider did not get to tell it.
-func tokens(req *llm.Request) int {
-	n := len(req.System)
-	for i := range req.Messages {
-		n += 16
-		for j := range req.Messages[i].Parts {
-			p := &req.Messages[i].Parts[j]
-			n += len(p.Text)
-			if p.Call != nil {
-				n += len(p.Call.Arguments)
-			}
-			if p.Result != nil {
-				for k := range p.Result.Parts {
-					n += len(p.Result.Parts[k].Text)
-				}
-			}
-			if p.Kind == llm.PartImage || p.Kind == llm.PartFile || p.Kind == llm.PartAudio {
-				n += 4000
-			}
-		}
-	}
-	for i := range req.Tools {
-		n += len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
-	}
-	return (n + 3) / 4
 }

@@ -1,44 +1,26 @@
 package openai_test
 
 import (
-	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"flag"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// recorder answers every request and keeps the last.
-type recorder struct {
-	fixture
-	path   string
-	header http.Header
-	body   string
-	calls  int
+// ok answers every request and keeps the last.
+func ok() *wiretest.Recorder {
+	return &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)}
 }
 
-func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	s.path, s.header, s.body = r.URL.RequestURI(), r.Header.Clone(), string(b)
-	s.calls++
-	s.fixture.ServeHTTP(w, r)
-}
-
-func ok() *recorder {
-	return &recorder{fixture: answer(json, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)}
-}
-
-func raw(s string) stdjson.RawMessage { return stdjson.RawMessage(s) }
+func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 var png = []byte("\x89PNG\r\n\x1a\n made up")
 
@@ -50,7 +32,7 @@ func conversation() *llm.Request {
 			{Role: llm.RoleUser, Parts: []llm.Part{
 				llm.Text("Look:"),
 				{Kind: llm.PartImage, Data: png},
-				{Kind: llm.PartImage, URL: "https://example.com/a.jpg", Extra: map[string]stdjson.RawMessage{
+				{Kind: llm.PartImage, URL: "https://example.com/a.jpg", Extra: map[string]json.RawMessage{
 					"openai": raw(`{"image_url":{"detail":"low"}}`)}},
 				{Kind: llm.PartAudio, Data: []byte("sound"), MIME: "audio/mpeg"},
 				{Kind: llm.PartFile, Data: []byte("%PDF-1.7 made up"), Name: "a.pdf"},
@@ -59,7 +41,7 @@ func conversation() *llm.Request {
 			{Role: llm.RoleAssistant, Parts: []llm.Part{
 				{Kind: llm.PartReasoning, Text: "I need both."},
 				llm.Text("Let me "), llm.Text("see."),
-				call("call_a", "weather", `{"city":"Oslo"}`), call("call_b", "now", ``),
+				wiretest.Call("call_a", "weather", `{"city":"Oslo"}`), wiretest.Call("call_b", "now", ``),
 			}},
 			{Role: llm.RoleTool, Parts: []llm.Part{
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_a", Name: "weather", Parts: []llm.Part{
@@ -67,7 +49,7 @@ func conversation() *llm.Request {
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_b", Name: "now", IsError: true, Parts: []llm.Part{
 					llm.Text("no clock")}}},
 			}},
-			{Role: llm.RoleAssistant, Parts: []llm.Part{call("call_d", "now", `{}`)}},
+			{Role: llm.RoleAssistant, Parts: []llm.Part{wiretest.Call("call_d", "now", `{}`)}},
 			{Role: llm.RoleUser, Parts: []llm.Part{
 				{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: "call_d", Parts: []llm.Part{llm.Text("noon")}}},
 				llm.Text("Thanks."),
@@ -83,39 +65,16 @@ func conversation() *llm.Request {
 		Format:     &llm.Format{Kind: llm.FormatSchema, Name: "report", Schema: raw(`{"type":"object"}`), Strict: true},
 		MaxTokens:  100, Temperature: new(0.0), TopP: new(0.9), Stop: []string{"END"}, Seed: new(int64(1 << 40)), Effort: "low",
 		Labels: map[string]string{"tenant": "secret-label"},
-		Extra: map[string]stdjson.RawMessage{
+		Extra: map[string]json.RawMessage{
 			"openai":    raw(`{"parallel_tool_calls":false,"metadata":{"a":"1"},"seed":null}`),
 			"anthropic": raw(`{"not":"for us"}`),
 		},
 	}
 }
 
-// golden compares a body with a file in testdata.
-func golden(t *testing.T, name, body string) {
-	t.Helper()
-	file := filepath.Join("testdata", filepath.FromSlash(name))
-	var got bytes.Buffer
-	if err := stdjson.Indent(&got, []byte(body), "", "\t"); err != nil {
-		t.Fatalf("%v in %s", err, body)
-	}
-	got.WriteByte('\n')
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-	}
-}
-
 func TestRequestsOnTheWire(t *testing.T) {
 	plain := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
@@ -126,7 +85,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		req  *llm.Request
 	}{
 		{"everything", openai.Config{}, conversation()},
-		{"plain", openai.Config{}, ask("hi")},
+		{"plain", openai.Config{}, wiretest.Ask("hi")},
 		{"streamed", openai.Config{}, plain(func(r *llm.Request) { r.Sink = stream })},
 		{"streamed_without_usage", openai.Config{NoStreamUsage: true}, plain(func(r *llm.Request) { r.Sink = stream })},
 		{"json_object", openai.Config{}, plain(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} })},
@@ -139,7 +98,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		{"mistral", openai.Config{Provider: "mistral"}, plain(func(r *llm.Request) {
 			*r = *conversation()
 			r.Sink = stream
-			r.Extra = map[string]stdjson.RawMessage{
+			r.Extra = map[string]json.RawMessage{
 				"openai": raw(`{"a":1,"b":1,"c":1}`), "mistral_ai": raw(`{"b":2,"c":2}`), "mistral": raw(`{"c":3,"metadata":{"x":{"y":null,"z":1}}}`)}
 		})},
 	}
@@ -150,25 +109,14 @@ func TestRequestsOnTheWire(t *testing.T) {
 			if _, err := m.Call(t.Context(), tt.req); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "requests/"+tt.name+".json", s.body)
-			if strings.Contains(s.body, "secret-label") {
-				t.Error("a label was sent")
-			}
+			file := filepath.Join("testdata", "requests", tt.name+".json")
+			wiretest.Golden(t, file, s.Body(), *update)
 		})
 	}
 }
 
 func TestTheRequestIsNotModified(t *testing.T) {
-	req := conversation()
-	m := serve(t, ok(), openai.Config{Provider: "mistral"})
-	for range 2 {
-		if _, err := m.Call(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := conversation(); !reflect.DeepEqual(req, want) {
-		t.Errorf("got %+v, want %+v", req, want)
-	}
+	wiretest.Untouched(t, serve(t, ok(), openai.Config{Provider: "mistral"}), conversation)
 }
 
 func TestHeadersOfARequest(t *testing.T) {
@@ -177,7 +125,7 @@ func TestHeadersOfARequest(t *testing.T) {
 		APIKey: "k-123456", Organization: "org-1", Project: "proj-1",
 		Header: http.Header{"x-mine": {"1"}, "OpenAI-Project": {"proj-2"}},
 	})
-	if _, err := m.Call(t.Context(), ask("hi")); err != nil {
+	if _, err := m.Call(t.Context(), wiretest.Ask("hi")); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -185,50 +133,33 @@ func TestHeadersOfARequest(t *testing.T) {
 		"Content-Type": "application/json", "Accept": "application/json", "Idempotency-Key": "",
 	}
 	for name, value := range want {
-		if got := s.header.Get(name); got != value {
+		if got := s.Last().Header.Get(name); got != value {
 			t.Errorf("%s is %q, want %q", name, got, value)
 		}
 	}
-	if s.path != "/chat/completions" {
-		t.Errorf("path %q", s.path)
-	}
-}
-
-// failsUnsent checks that a request fails before s sees it.
-func failsUnsent(t *testing.T, c llm.Caller, s *recorder, req *llm.Request, want llm.Class, says string) {
-	t.Helper()
-	resp, err := c.Call(t.Context(), req)
-	e := failure(t, resp, err)
-	if e.Class != want || !strings.Contains(e.Error(), says) || e.Commit != llm.CommitNone {
-		t.Errorf("got %v, commit %v; want %v with %q", e, e.Commit, want, says)
-	}
-	if s.calls != 0 {
-		t.Errorf("%d requests were made", s.calls)
+	if s.Last().URL.RequestURI() != "/chat/completions" {
+		t.Errorf("path %q", s.Last().URL.RequestURI())
 	}
 }
 
 func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
+	by := func(h http.HandlerFunc) llm.Caller { return serve(t, h, openai.Config{}) }
 	with := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
 	part := func(p llm.Part) *llm.Request {
 		return &llm.Request{Messages: []llm.Message{{Role: llm.RoleUser, Parts: []llm.Part{p}}}}
 	}
-	tests := []struct {
-		name string
-		req  *llm.Request
-		want llm.Class
-		says string
-	}{
+	wiretest.Refuses(t, by, []wiretest.Refusal{
 		{"nil", nil, llm.Invalid, "nil"},
 		{"no messages", &llm.Request{}, llm.Invalid, "no messages"},
 		{"tool parameters", with(func(r *llm.Request) { r.Tools = []llm.Tool{{Name: "t", Parameters: raw(`{"type":`)}} }), llm.Invalid, `"t"`},
 		{"schema", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatSchema} }), llm.Invalid, "Schema"},
 		{"format", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: "xml"} }), llm.Invalid, "xml"},
-		{"extra", with(func(r *llm.Request) { r.Extra = map[string]stdjson.RawMessage{"openai": raw(`[1]`)} }), llm.Invalid, "Extra"},
-		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: map[string]stdjson.RawMessage{"openai": raw(`{`)}}), llm.Invalid, "Extra"},
+		{"extra", with(func(r *llm.Request) { r.Extra = map[string]json.RawMessage{"openai": raw(`[1]`)} }), llm.Invalid, "Extra"},
+		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: map[string]json.RawMessage{"openai": raw(`{`)}}), llm.Invalid, "Extra"},
 		{"kind", part(llm.Part{Kind: "video"}), llm.Invalid, "video"},
 		{"a call without Call", part(llm.Part{Kind: llm.PartToolCall}), llm.Invalid, "without Call"},
 		{"a result without Result", part(llm.Part{Kind: llm.PartToolResult}), llm.Invalid, "without Result"},
@@ -237,16 +168,10 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"an image as a tool's result", part(llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{
 			Parts: []llm.Part{{Kind: llm.PartImage, Data: png}}}}), llm.Unsupported, "text in tool results"},
 		{"a temperature that is no number", with(func(r *llm.Request) { r.Temperature = new(nan()) }), llm.Invalid, "JSON"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := ok()
-			failsUnsent(t, serve(t, s, openai.Config{}), s, tt.req, tt.want, tt.says)
-		})
-	}
+	})
 	t.Run("no model", func(t *testing.T) {
-		resp, err := openai.New(openai.Config{}).Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
+		resp, err := openai.New(openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Invalid || !strings.Contains(e.Error(), "no model") {
 			t.Errorf("got %v", e)
 		}
 	})
@@ -255,4 +180,20 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 func nan() float64 {
 	zero := 0.0
 	return zero / zero
+}
+
+// golden compares a body with a file in testdata.
+func golden(t *testing.T, name, body string) {
+	t.Helper()
+	wiretest.Golden(t, filepath.Join("testdata", filepath.FromSlash(name)), body, *update)
+}
+
+// failsUnsent checks that a request fails before s sees it.
+func failsUnsent(t *testing.T, c llm.Caller, s *wiretest.Recorder, req *llm.Request, want llm.Class, says string) {
+	t.Helper()
+	resp, err := c.Call(t.Context(), req)
+	e := wiretest.Failure(t, resp, err)
+	if e.Class != want || !strings.Contains(e.Error(), says) || e.Commit != llm.CommitNone || s.Calls() != 0 {
+		t.Errorf("got %v, commit %v, after %d requests; want %v with %q", e, e.Commit, s.Calls(), want, says)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An answer adds up the chunks of one call and hands their content to the sink. Unary and streamed answers go through it
@@ -181,11 +182,7 @@ func (a *answer) extra(provider string) map[string]json.RawMessage {
 	for _, m := range a.extras {
 		fields[string(m.name)] = m.value
 	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return nil
-	}
-	return map[string]json.RawMessage{provider: raw}
+	return adapter.ExtraOf(provider, fields)
 }
 
 func (a *answer) stop(r *llm.Response) llm.StopReason {

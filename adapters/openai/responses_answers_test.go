@@ -1,13 +1,14 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 func with(p llm.Part, item string) llm.Part {
@@ -38,12 +39,12 @@ func responsesAnswers() []struct {
 		}, 2},
 		{"tools", llm.Response{
 			Parts: []llm.Part{with(llm.Text("Let me see."), message),
-				with(call("call_a", "weather", `{"city":"Oslo"}`), `{"id":"fc_1","status":"completed"}`),
-				with(call("call_b", "now", `{}`), `{"id":"fc_2","status":"completed"}`)},
+				with(wiretest.Call("call_a", "weather", `{"city":"Oslo"}`), `{"id":"fc_1","status":"completed"}`),
+				with(wiretest.Call("call_b", "now", `{}`), `{"id":"fc_2","status":"completed"}`)},
 			Stop: llm.StopToolCalls, StopDetail: "completed", Usage: llm.Usage{Input: 50, Output: 30},
 		}, 4},
 		{"no_arguments", llm.Response{
-			Parts: []llm.Part{with(call("call_a", "now", `{}`), `{"id":"fc_1","status":"completed"}`)},
+			Parts: []llm.Part{with(wiretest.Call("call_a", "now", `{}`), `{"id":"fc_1","status":"completed"}`)},
 			Stop:  llm.StopToolCalls, StopDetail: "completed", Usage: llm.Usage{Input: 5, Output: 3},
 		}, 1},
 		{"reasoning", llm.Response{
@@ -56,7 +57,7 @@ func responsesAnswers() []struct {
 		}, 4},
 		{"silent_reasoning", llm.Response{
 			Parts: []llm.Part{item(llm.PartReasoning, silent),
-				with(call("call_a", "now", `{}`), `{"id":"fc_1","status":"completed"}`)},
+				with(wiretest.Call("call_a", "now", `{}`), `{"id":"fc_1","status":"completed"}`)},
 			Stop: llm.StopToolCalls, StopDetail: "completed", Usage: llm.Usage{Input: 8, Output: 90, Reasoning: 64},
 		}, 1},
 		{"open_reasoning", llm.Response{
@@ -125,7 +126,7 @@ func squeezed(t *testing.T, s string) string {
 		}
 		b.WriteByte(s[i])
 	}
-	if !stdjson.Valid([]byte(b.String())) {
+	if !json.Valid([]byte(b.String())) {
 		t.Fatalf("%s is no JSON", b.String())
 	}
 	return b.String()
@@ -155,18 +156,18 @@ func TestResponsesAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 				sum.Parts = append(sum.Parts, p)
 			}
 		}
-		whole, streamed := load(t, "responses/answers/"+tt.name+".json"), load(t, "responses/answers/"+tt.name+".sse")
+		whole, streamed := wiretest.Load(t, "testdata/"+"responses/answers/"+tt.name+".json"), wiretest.Load(t, "testdata/"+"responses/answers/"+tt.name+".sse")
 		t.Run(tt.name, func(t *testing.T) {
-			inEveryForm(t, whole, streamed, func(f fixture) llm.Caller { return serveResponses(t, f, openai.Config{}) }, same, &sum, tt.deltas)
+			inEveryForm(t, whole, streamed, func(f wiretest.Fixture) llm.Caller { return serveResponses(t, f, openai.Config{}) }, same, &sum, tt.deltas)
 		})
 		t.Run(tt.name+"/as a deployment", func(t *testing.T) {
 			d := &llm.Deployment{Name: "d", Caller: serveResponses(t, streamed, openai.Config{})}
-			if _, resp, err := collect(t.Context(), d, ask("hi")); err != nil || len(resp.Parts) != len(tt.want.Parts) {
+			if _, resp, err := wiretest.Collect(t.Context(), d, wiretest.Ask("hi")); err != nil || len(resp.Parts) != len(tt.want.Parts) {
 				t.Errorf("got %+v, %v", resp, err)
 			}
 		})
 		t.Run(tt.name+"/given back", func(t *testing.T) {
-			resp, err := serveResponses(t, whole, openai.Config{}).Call(t.Context(), ask("hi"))
+			resp, err := serveResponses(t, whole, openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +176,7 @@ func TestResponsesAnswersAreTheSameWholeAndStreamed(t *testing.T) {
 			if _, err := serveResponses(t, s, openai.Config{}).Call(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
-			checkItems(t, whole.body, s.body)
+			checkItems(t, whole.Body, s.Body())
 		})
 	}
 }
@@ -185,10 +186,10 @@ func checkItems(t *testing.T, answer, request string) {
 	t.Helper()
 	var had struct{ Output []map[string]any }
 	var sent struct{ Input []map[string]any }
-	if err := stdjson.Unmarshal([]byte(answer), &had); err != nil {
+	if err := json.Unmarshal([]byte(answer), &had); err != nil {
 		t.Fatal(err)
 	}
-	if err := stdjson.Unmarshal([]byte(request), &sent); err != nil {
+	if err := json.Unmarshal([]byte(request), &sent); err != nil {
 		t.Fatal(err)
 	}
 	var want []map[string]any
@@ -218,7 +219,7 @@ func checkItems(t *testing.T, answer, request string) {
 }
 
 func TestAnAnswersTextsCanBeGivenToChats(t *testing.T) {
-	resp, err := serveResponses(t, load(t, "responses/answers/reasoning.json"), openai.Config{}).Call(t.Context(), ask("hi"))
+	resp, err := serveResponses(t, wiretest.Load(t, "testdata/"+"responses/answers/reasoning.json"), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,14 +228,14 @@ func TestAnAnswersTextsCanBeGivenToChats(t *testing.T) {
 	if _, err := serve(t, s, openai.Config{}).Call(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"model":"gpt-4o","messages":[{"role":"assistant","content":"Four."}]}`; s.body != want {
-		t.Errorf("sent %s, want %s", s.body, want)
+	if want := `{"model":"gpt-4o","messages":[{"role":"assistant","content":"Four."}]}`; s.Body() != want {
+		t.Errorf("sent %s, want %s", s.Body(), want)
 	}
 }
 
 func TestResponsesOfOneProviderHoldItsName(t *testing.T) {
 	cfg := openai.Config{Provider: "azure"}
-	resp, err := serveResponses(t, load(t, "responses/answers/silent_reasoning.json"), cfg).Call(t.Context(), ask("hi"))
+	resp, err := serveResponses(t, wiretest.Load(t, "testdata/"+"responses/answers/silent_reasoning.json"), cfg).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil || resp.Parts[0].Extra["azure"] == nil || resp.Extra["azure"] == nil {
 		t.Fatalf("got %+v, %v", resp, err)
 	}
@@ -244,8 +245,8 @@ func TestResponsesOfOneProviderHoldItsName(t *testing.T) {
 		if _, err := serveResponses(t, s, openai.Config{Provider: provider}).Call(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(s.body, "gAAAA") != want || strings.Contains(s.body, "fc_1") != want || !strings.Contains(s.body, "call_a") {
-			t.Errorf("to %s: sent %s", provider, s.body)
+		if strings.Contains(s.Body(), "gAAAA") != want || strings.Contains(s.Body(), "fc_1") != want || !strings.Contains(s.Body(), "call_a") {
+			t.Errorf("to %s: sent %s", provider, s.Body())
 		}
 	}
 }
@@ -273,7 +274,7 @@ func TestStatusesOfResponses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, streamed := range []bool{false, true} {
-			req := ask("hi")
+			req := wiretest.Ask("hi")
 			if streamed {
 				req.Sink = func(d llm.Delta) error {
 					if d.Call == nil {
@@ -282,8 +283,8 @@ func TestStatusesOfResponses(t *testing.T) {
 					return nil
 				}
 			}
-			resp, err := serveResponses(t, answer(json, tt.body), openai.Config{}).Call(t.Context(), req)
-			e := failure(t, resp, err)
+			resp, err := serveResponses(t, wiretest.Says(200, wiretest.JSON, tt.body), openai.Config{}).Call(t.Context(), req)
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("%s: got %v of class %v, want %v with %q", tt.name, e, e.Class, tt.class, tt.says)
 			}
@@ -303,7 +304,7 @@ func TestStopReasonsOfResponses(t *testing.T) {
 	} {
 		body := strings.Replace(wholeResponse("incomplete", llm.Usage{Input: 1, Output: 1}, messageItem("x")), `"incomplete_details":null`,
 			`"incomplete_details":{"reason":"`+reason+`"}`, 1)
-		resp, err := serveResponses(t, answer(json, body), openai.Config{}).Call(t.Context(), ask("hi"))
+		resp, err := serveResponses(t, wiretest.Says(200, wiretest.JSON, body), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 		if err != nil || resp.Stop != want || reason != "" && resp.StopDetail != reason {
 			t.Errorf("%q: got %+v, %v; want %q", reason, resp, err, want)
 		}
@@ -312,7 +313,7 @@ func TestStopReasonsOfResponses(t *testing.T) {
 
 func TestUsageThatResponsesDoNotTellIsEstimated(t *testing.T) {
 	body := `{"object":"response","status":"completed","output":[` + messageItem("four words are here") + `]}`
-	resp, err := serveResponses(t, answer(json, body), openai.Config{}).Call(t.Context(), ask("hi"))
+	resp, err := serveResponses(t, wiretest.Says(200, wiretest.JSON, body), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil || !resp.Usage.Estimated || resp.Usage.Input == 0 || resp.Usage.Output == 0 {
 		t.Errorf("got %+v, %v", resp, err)
 	}

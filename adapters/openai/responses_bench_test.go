@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // benchResponses is a stream in the shape that OpenAI sends.
@@ -21,20 +22,20 @@ func benchResponses() string {
 			"\"output_index\":0,\"content_index\":0,\"delta\":%q,\"logprobs\":[],\"obfuscation\":\"Yx3Kd9\"}\n\n", i+4, id, word)
 	}
 	whole := messageItem(text.String())
-	b.WriteString(event("response.output_text.done", `"item_id":"`+id+`","output_index":0,"content_index":0,"text":`+quote(text.String())))
+	b.WriteString(event("response.output_text.done", `"item_id":"`+id+`","output_index":0,"content_index":0,"text":`+wiretest.Quote(text.String())))
 	b.WriteString(event("response.output_item.done", `"output_index":0,"item":`+whole) + completed(whole))
 	return b.String()
 }
 
 // BenchmarkResponsesStream is the cost of a delta from the socket to the sink, a 500th of a call over loopback.
 func BenchmarkResponsesStream(b *testing.B) {
-	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, sse, benchResponses()), Model: "gpt-5"})
-	benchDeltas(b, m)
+	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, wiretest.SSE, benchResponses()), Model: "gpt-5"})
+	wiretest.BenchStream(b, m)
 }
 
 // BenchmarkResponsesUnary is a whole call over loopback.
 func BenchmarkResponsesUnary(b *testing.B) {
 	body := wholeResponse("completed", llm.Usage{Input: 9, Output: 2}, messageItem("Hello there"))
-	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, json, body), Model: "gpt-5"})
-	benchCalls(b, m, ask("hi"))
+	m := openai.NewResponses(openai.Config{BaseURL: benchServer(b, 200, wiretest.JSON, body), Model: "gpt-5"})
+	wiretest.BenchCall(b, m)
 }

@@ -1,7 +1,7 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 	"github.com/modelchain/llm/llmtest"
 )
 
@@ -19,7 +20,7 @@ func TestResponsesContract(t *testing.T) {
 			return openai.NewResponses(openai.Config{BaseURL: url, APIKey: "key-made-up"})
 		},
 		Serve: serveResponse,
-		Event: sse,
+		Event: wiretest.SSE,
 	})
 }
 
@@ -30,12 +31,12 @@ func event(kind, fields string) string {
 
 func messageItem(text string) string {
 	return `{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":` +
-		quote(text) + `}]}`
+		wiretest.Quote(text) + `}]}`
 }
 
 func callItem(c *llm.ToolCall) string {
 	return fmt.Sprintf(`{"id":"fc_%s","type":"function_call","status":"completed","call_id":%q,"name":%q,"arguments":%s}`, c.ID, c.ID, c.Name,
-		quote(string(c.Arguments)))
+		wiretest.Quote(string(c.Arguments)))
 }
 
 func wholeResponse(status string, u llm.Usage, items ...string) string {
@@ -49,7 +50,7 @@ func wholeResponse(status string, u llm.Usage, items ...string) string {
 func serveResponse(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	var req struct{ Stream bool }
 	body, _ := io.ReadAll(r.Body)
-	if err := stdjson.Unmarshal(body, &req); err != nil {
+	if err := json.Unmarshal(body, &req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -61,11 +62,11 @@ func serveResponse(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 		items = append(items, callItem(&a.Calls[i]))
 	}
 	if !req.Stream {
-		w.Header().Set("Content-Type", json)
+		w.Header().Set("Content-Type", wiretest.JSON)
 		_, _ = io.WriteString(w, wholeResponse("completed", a.Usage, items...))
 		return
 	}
-	w.Header().Set("Content-Type", sse)
+	w.Header().Set("Content-Type", wiretest.SSE)
 	say := func(kind, format string, args ...any) {
 		_, _ = io.WriteString(w, event(kind, fmt.Sprintf(format, args...)))
 	}
@@ -88,7 +89,7 @@ func serveResponse(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 		if a.Garbage > 0 && a.Garbage == i {
 			_, _ = io.WriteString(w, "data: {what is this}\n\n")
 		}
-		say("response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":%s,"logprobs":[],"obfuscation":"x"`, quote(text))
+		say("response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":%s,"logprobs":[],"obfuscation":"x"`, wiretest.Quote(text))
 		flush(i)
 	}
 	if a.NoEnd {
@@ -96,7 +97,7 @@ func serveResponse(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 	}
 	n := 0
 	if len(a.Text) > 0 {
-		say("response.output_text.done", `"item_id":"msg_1","output_index":0,"content_index":0,"text":%s,"logprobs":[]`, quote(strings.Join(a.Text, "")))
+		say("response.output_text.done", `"item_id":"msg_1","output_index":0,"content_index":0,"text":%s,"logprobs":[]`, wiretest.Quote(strings.Join(a.Text, "")))
 		say("response.output_item.done", `"output_index":0,"item":%s`, items[0])
 		n = 1
 	}
@@ -105,9 +106,9 @@ func serveResponse(w http.ResponseWriter, r *http.Request, a llmtest.Answer) {
 		say("response.output_item.added", `"output_index":%d,"item":{"id":"fc_%s","type":"function_call","status":"in_progress","arguments":"","call_id":%q,"name":%q}`,
 			n+i, c.ID, c.ID, c.Name)
 		for _, args := range []string{string(c.Arguments[:half]), string(c.Arguments[half:])} {
-			say("response.function_call_arguments.delta", `"item_id":"fc_%s","output_index":%d,"delta":%s`, c.ID, n+i, quote(args))
+			say("response.function_call_arguments.delta", `"item_id":"fc_%s","output_index":%d,"delta":%s`, c.ID, n+i, wiretest.Quote(args))
 		}
-		say("response.function_call_arguments.done", `"item_id":"fc_%s","output_index":%d,"arguments":%s`, c.ID, n+i, quote(string(c.Arguments)))
+		say("response.function_call_arguments.done", `"item_id":"fc_%s","output_index":%d,"arguments":%s`, c.ID, n+i, wiretest.Quote(string(c.Arguments)))
 		say("response.output_item.done", `"output_index":%d,"item":%s`, n+i, callItem(c))
 	}
 	say("response.completed", `"response":%s`, wholeResponse("completed", a.Usage, items...))

@@ -24,40 +24,40 @@ type event struct {
 // parse reads the first JSON value of data and returns what follows it. ok is false for what is not JSON, or no object.
 func (e *event) parse(data []byte) (rest []byte, ok bool) {
 	*e = event{scan: e.scan, output: -1}
-	e.reset(data)
-	for first := e.open('{'); e.more(&first, '}'); {
-		e.field(e.key())
+	e.Reset(data)
+	for first := e.Open('{'); e.More(&first, '}'); {
+		e.field(e.Key())
 	}
-	if e.bad {
+	if e.Bad() {
 		return nil, false
 	}
-	end := e.i
-	e.peek()
+	end := e.Pos()
+	e.Peek()
 	if len(e.kind) == 0 && (e.isResponse || e.hasOutput) { // some servers do not say what it is
 		e.resp = data[:end]
 	}
-	return data[e.i:], true
+	return e.Rest(), true
 }
 
 func (e *event) field(key []byte) {
-	if e.null() {
+	if e.Null() {
 		return
 	}
 	switch string(key) {
 	case "type":
-		if e.kind = e.text(); string(e.kind) == "error" {
+		if e.kind = e.Text(); string(e.kind) == "error" {
 			e.isError = true
 		}
 	case "delta":
-		e.delta = e.text()
+		e.delta = e.Text()
 	case "output_index":
-		e.output = e.num()
+		e.output = e.Num()
 	case "content_index", "summary_index":
-		e.content = e.num()
+		e.content = e.Num()
 	case "item_id":
-		e.id = e.text()
+		e.id = e.Text()
 	case "arguments":
-		e.args = e.text()
+		e.args = e.Text()
 	case "item":
 		e.item = e.object()
 	case "response":
@@ -65,27 +65,27 @@ func (e *event) field(key []byte) {
 	case "error":
 		e.failure = e.says()
 	case "object":
-		switch string(e.text()) {
+		switch string(e.Text()) {
 		case "response":
 			e.isResponse = true
 		case "error":
 			e.isError = true
 		}
 	case "output":
-		e.hasOutput = e.peek() == '['
-		e.skip()
+		e.hasOutput = e.Peek() == '['
+		e.Skip()
 	default:
-		e.skip()
+		e.Skip()
 	}
 }
 
 // object passes over one value and returns it if it is an object.
 func (s *scan) object() []byte {
-	if s.peek() != '{' {
-		s.skip()
+	if s.Peek() != '{' {
+		s.Skip()
 		return nil
 	}
-	return s.raw()
+	return s.Raw()
 }
 
 // isFailure reports whether the event is an error. A failed response is none: it is an answer that says so.
@@ -127,64 +127,64 @@ type wirePart struct {
 
 // itemOf reads an item, which is JSON.
 func (s *scan) itemOf(raw []byte) (it wireItem) {
-	s.reset(raw)
+	s.Reset(raw)
 	it.raw = raw
-	for first := s.open('{'); s.more(&first, '}'); {
-		switch k := s.key(); {
-		case s.null():
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "type":
-			it.kind = string(s.text())
+			it.kind = string(s.Text())
 		case string(k) == "status":
-			it.status = string(s.text())
+			it.status = string(s.Text())
 		case string(k) == "id":
-			it.id = s.text()
+			it.id = s.Text()
 		case string(k) == "call_id":
-			it.callID = s.text()
+			it.callID = s.Text()
 		case string(k) == "name":
-			it.name = s.text()
+			it.name = s.Text()
 		case string(k) == "arguments":
-			if s.peek() == '{' { // an object instead of its text
-				it.args = s.raw()
+			if s.Peek() == '{' { // an object instead of its text
+				it.args = s.Raw()
 			} else {
-				it.args = s.text()
+				it.args = s.Text()
 			}
-		case string(k) == "content" && s.peek() == '"': // a text where a list should be
-			it.content = []wirePart{{text: s.text()}}
+		case string(k) == "content" && s.Peek() == '"': // a text where a list should be
+			it.content = []wirePart{{text: s.Text()}}
 		case string(k) == "content":
 			it.content = s.partsOf()
 		case string(k) == "summary":
 			it.summary = s.partsOf()
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
 	return it
 }
 
 func (s *scan) partsOf() (list []wirePart) {
-	if s.peek() != '[' {
-		s.skip()
+	if s.Peek() != '[' {
+		s.Skip()
 		return nil
 	}
-	for first := s.open('['); s.more(&first, ']'); {
+	for first := s.Open('['); s.More(&first, ']'); {
 		var p wirePart
-		if s.peek() != '{' {
-			s.skip()
+		if s.Peek() != '{' {
+			s.Skip()
 			continue
 		}
-		from := s.i
-		for first := s.open('{'); s.more(&first, '}'); {
-			switch k := s.key(); {
-			case s.null():
+		from := s.Pos()
+		for first := s.Open('{'); s.More(&first, '}'); {
+			switch k := s.Key(); {
+			case s.Null():
 			case string(k) == "text":
-				p.text = s.text()
+				p.text = s.Text()
 			case string(k) == "refusal":
-				p.text, p.refusal = s.text(), true
+				p.text, p.refusal = s.Text(), true
 			default:
-				s.skip()
+				s.Skip()
 			}
 		}
-		p.raw = s.b[from:s.i]
+		p.raw = s.Since(from)
 		list = append(list, p)
 	}
 	return list

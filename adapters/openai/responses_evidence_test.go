@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // Pieces that streams of responses are made of.
@@ -27,7 +28,7 @@ var (
 )
 
 func textDelta(s string) string {
-	return event("response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"logprobs":[],"delta":`+quote(s))
+	return event("response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"logprobs":[],"delta":`+wiretest.Quote(s))
 }
 
 // Failures by their code: one in a stream is what it is in place of an answer.
@@ -59,31 +60,34 @@ var failureCodes = []struct {
 
 func TestAFailureInAStreamIsThatOfItsCode(t *testing.T) {
 	for _, tt := range failureCodes {
-		fields := fmt.Sprintf(`"code":%q,"message":%s`, tt.code, quote(tt.message))
+		fields := fmt.Sprintf(`"code":%q,"message":%s`, tt.code, wiretest.Quote(tt.message))
 		object := fmt.Sprintf(`{"type":%q,"param":null,%s}`, tt.kind, fields)
 		response := strings.Replace(wholeResponse("failed", llm.Usage{}), `"error":null`, `"error":{`+fields+`}`, 1)
+		says := func(status int, kind, body string) wiretest.Fixture {
+			return wiretest.Fixture{Status: status, Header: http.Header{"Content-Type": {kind}}, Body: body}
+		}
 		forms := []struct {
 			name  string
-			f     fixture
+			f     wiretest.Fixture
 			phase llm.Phase
 		}{
-			{"in place of an answer", fixture{tt.status, http.Header{"Content-Type": {json}}, `{"error":` + object + `}`}, llm.PhaseHeaders},
-			{"an error event", answer(sse, created+event("error", fields+`,"param":null`)), llm.PhaseStream},
-			{"an error event around an error", answer(sse, created+event("error", `"error":`+object)), llm.PhaseStream},
-			{"an error event, then the failed response", answer(sse, created+added+event("error", fields)+event("response.failed", `"response":`+response)), llm.PhaseStream},
-			{"a failed response in a stream", answer(sse, created+added+event("response.failed", `"response":`+response)), llm.PhaseStream},
-			{"a failed response alone", answer(sse, event("response.failed", `"response":`+response)), llm.PhaseStream},
-			{"a failed response in one piece", answer(json, response), llm.PhaseBody},
+			{"in place of an answer", says(tt.status, wiretest.JSON, `{"error":`+object+`}`), llm.PhaseHeaders},
+			{"an error event", says(200, wiretest.SSE, created+event("error", fields+`,"param":null`)), llm.PhaseStream},
+			{"an error event around an error", says(200, wiretest.SSE, created+event("error", `"error":`+object)), llm.PhaseStream},
+			{"an error event, then the failed response", says(200, wiretest.SSE, created+added+event("error", fields)+event("response.failed", `"response":`+response)), llm.PhaseStream},
+			{"a failed response in a stream", says(200, wiretest.SSE, created+added+event("response.failed", `"response":`+response)), llm.PhaseStream},
+			{"a failed response alone", says(200, wiretest.SSE, event("response.failed", `"response":`+response)), llm.PhaseStream},
+			{"a failed response in one piece", says(200, wiretest.JSON, response), llm.PhaseBody},
 		}
 		for _, form := range forms {
 			t.Run(tt.code+"/"+form.name, func(t *testing.T) {
-				form.f.header.Set("X-Request-Id", "req_made_up")
-				deltas, resp, err := collect(t.Context(), serveResponses(t, form.f, openai.Config{}), ask("hi"))
-				e := failure(t, resp, err)
+				form.f.Header.Set("X-Request-Id", "req_made_up")
+				deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, form.f, openai.Config{}), wiretest.Ask("hi"))
+				e := wiretest.Failure(t, resp, err)
 				if e.Class != tt.class || e.RetryAfter != tt.wait || e.Commit != tt.commit {
 					t.Errorf("class %v by %q, wait %v, commit %v; want %v, %v, %v", e.Class, e.Rule, e.RetryAfter, e.Commit, tt.class, tt.wait, tt.commit)
 				}
-				if ev := e.Evidence; ev.Code != tt.code || ev.Message != tt.message || ev.Phase != form.phase || ev.Status != form.f.status {
+				if ev := e.Evidence; ev.Code != tt.code || ev.Message != tt.message || ev.Phase != form.phase || ev.Status != form.f.Status {
 					t.Errorf("code %q, message %q, phase %v, status %d", ev.Code, ev.Message, ev.Phase, ev.Status)
 				}
 				if e.RequestID != "req_made_up" || e.Provider != "openai" || e.Model != "gpt-4o" || e.Partial != nil || len(deltas) > 0 {
@@ -96,8 +100,8 @@ func TestAFailureInAStreamIsThatOfItsCode(t *testing.T) {
 		}
 		t.Run(tt.code+"/after text", func(t *testing.T) {
 			body := created + added + hel + event("error", fields) + event("response.failed", `"response":`+response)
-			_, resp, err := collect(t.Context(), serveResponses(t, answer(sse, body), openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
+			_, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, body), openai.Config{}), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			want := llm.Interrupted
 			if tt.class == llm.Refused {
 				want = llm.Refused // no stage may answer it by asking again
@@ -124,19 +128,19 @@ func TestResponsesFailuresCarryEvidence(t *testing.T) {
 	for _, tt := range tests {
 		for _, streamed := range []bool{false, true} {
 			t.Run(fmt.Sprint(tt.name, streamed), func(t *testing.T) {
-				f := load(t, "failures/"+tt.name+".http")
+				f := wiretest.Load(t, "testdata/"+"failures/"+tt.name+".http")
 				var calls atomic.Int32
 				m := serveResponses(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					calls.Add(1)
 					f.ServeHTTP(w, r)
 				}), openai.Config{Provider: tt.provider})
-				req := ask("hi")
+				req := wiretest.Ask("hi")
 				if streamed {
 					req.Sink = func(d llm.Delta) error { t.Errorf("a delta came: %+v", d); return nil }
 				}
 				resp, err := m.Call(t.Context(), req)
-				e := failure(t, resp, err)
-				if e.Class != tt.class || e.Evidence.Body != f.body || e.Evidence.Status != f.status || e.RequestID != f.header.Get("X-Request-Id") {
+				e := wiretest.Failure(t, resp, err)
+				if e.Class != tt.class || e.Evidence.Body != f.Body || e.Evidence.Status != f.Status || e.RequestID != f.Header.Get("X-Request-Id") {
 					t.Errorf("%v by %q, status %d, body %q, request id %q", e, e.Rule, e.Evidence.Status, e.Evidence.Body, e.RequestID)
 				}
 				if n := calls.Load(); n != 1 {
@@ -167,16 +171,16 @@ func TestPhaseAndCommitOfBrokenResponses(t *testing.T) {
 		commit llm.CommitState
 	}{
 		{"reset before headers", abort("", ""), llm.Unavailable, llm.PhaseSend, llm.CommitUnknown},
-		{"cut within an answer", abort(json, `{"object":"response","outp`), llm.Interrupted, llm.PhaseBody, llm.CommitUnknown},
-		{"cut before the first event", abort(sse, ": hi\n\n"), llm.Interrupted, llm.PhaseStream, llm.CommitUnknown},
-		{"cut before the first piece", abort(sse, created+added), llm.Interrupted, llm.PhaseStream, llm.CommitUnknown},
-		{"cut within the answer", abort(sse, created+added+hel), llm.Interrupted, llm.PhaseStream, llm.Committed},
-		{"cut before the end", abort(sse, created+added+hel+lo+helloDone), llm.Interrupted, llm.PhaseStream, llm.Committed},
+		{"cut within an answer", abort(wiretest.JSON, `{"object":"response","outp`), llm.Interrupted, llm.PhaseBody, llm.CommitUnknown},
+		{"cut before the first event", abort(wiretest.SSE, ": hi\n\n"), llm.Interrupted, llm.PhaseStream, llm.CommitUnknown},
+		{"cut before the first piece", abort(wiretest.SSE, created+added), llm.Interrupted, llm.PhaseStream, llm.CommitUnknown},
+		{"cut within the answer", abort(wiretest.SSE, created+added+hel), llm.Interrupted, llm.PhaseStream, llm.Committed},
+		{"cut before the end", abort(wiretest.SSE, created+added+hel+lo+helloDone), llm.Interrupted, llm.PhaseStream, llm.Committed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, resp, err := collect(t.Context(), serveResponses(t, tt.h, openai.Config{}), ask("hi"))
-			e := failure(t, resp, err)
+			_, resp, err := wiretest.Collect(t.Context(), serveResponses(t, tt.h, openai.Config{}), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
 			if e.Class != tt.class || e.Evidence.Phase != tt.phase || e.Commit != tt.commit || (e.Partial != nil) != (tt.commit == llm.Committed) {
 				t.Errorf("%v: class %v, phase %v, commit %v, partial %+v; want %v, %v, %v", e, e.Class, e.Evidence.Phase, e.Commit, e.Partial,
 					tt.class, tt.phase, tt.commit)
@@ -187,8 +191,8 @@ func TestPhaseAndCommitOfBrokenResponses(t *testing.T) {
 		srv := httptest.NewServer(http.NotFoundHandler())
 		m := openai.NewResponses(openai.Config{BaseURL: srv.URL, Model: "m"})
 		srv.Close()
-		resp, err := m.Call(t.Context(), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Unavailable || e.Evidence.Phase != llm.PhaseConnect || e.Commit != llm.CommitNone {
+		resp, err := m.Call(t.Context(), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Unavailable || e.Evidence.Phase != llm.PhaseConnect || e.Commit != llm.CommitNone {
 			t.Errorf("%v: class %v, phase %v, commit %v", e, e.Class, e.Evidence.Phase, e.Commit)
 		}
 	})
@@ -205,8 +209,8 @@ func TestNoErrorOfResponsesCarriesAKey(t *testing.T) {
 		"a torn answer":     created + textDelta(key) + helloEnd,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, resp, err := collect(t.Context(), serveResponses(t, answer(sse, body), cfg), ask("hi"))
-			hasNoKey(t, failure(t, resp, err), key, other)
+			_, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, body), cfg), wiretest.Ask("hi"))
+			wiretest.HasNoKey(t, wiretest.Failure(t, resp, err), key, other)
 		})
 	}
 }

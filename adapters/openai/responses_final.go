@@ -7,40 +7,41 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // final takes in the response at the end of a stream, whose event says its status, or one that came whole.
 func (o *output) final(a *answer, status string) error {
 	var list [][]byte
 	said, reason := "", ""
-	s := scan{b: o.resp}
-	for first := s.open('{'); s.more(&first, '}'); {
-		switch k := s.key(); {
-		case s.null():
+	s := scanOf(o.resp)
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "id":
-			raw := s.raw()
+			raw := s.Raw()
 			a.keep(member{k, raw})
 			a.id = stringOf(raw)
 		case string(k) == "model":
-			a.model = string(s.text())
+			a.model = string(s.Text())
 		case string(k) == "status":
-			said = string(s.text())
+			said = string(s.Text())
 		case string(k) == "error":
 			o.failed = s.says() // of use only until the next event
 		case string(k) == "incomplete_details":
-			reason = stringOf(find(members(s.raw()), []byte(`"reason"`)))
+			reason = stringOf(wire.Find(wire.Members(s.Raw()), []byte("reason")))
 		case string(k) == "usage":
 			if u, ok := s.tokens(); ok {
 				a.usage, a.counted = u, true
 			}
-		case string(k) == "output" && s.peek() == '[':
-			for first := s.open('['); s.more(&first, ']'); {
-				list = append(list, bytes.Clone(s.raw()))
+		case string(k) == "output" && s.Peek() == '[':
+			for first := s.Open('['); s.More(&first, ']'); {
+				list = append(list, bytes.Clone(s.Raw()))
 			}
 		case repeats(string(k)):
-			s.skip()
+			s.Skip()
 		default:
-			a.keep(member{k, s.raw()})
+			a.keep(member{k, s.Raw()})
 		}
 	}
 	a.finish = ending(status, said, reason, o.failed != nil)
@@ -178,7 +179,7 @@ func (o *output) broken(a *answer, _ string) *llm.Error {
 		if o.failed == nil {
 			return &llm.Error{Class: llm.Unavailable, Message: "the response failed, and the provider does not say why"}
 		}
-		return &llm.Error{Evidence: llm.Evidence{Body: start(slices.Concat([]byte(`{"error":`), o.failed, []byte("}")))}}
+		return &llm.Error{Evidence: llm.Evidence{Body: wire.Start(slices.Concat([]byte(`{"error":`), o.failed, []byte("}")))}}
 	case finishCancelled, "canceled":
 		return &llm.Error{
 			Class: llm.Interrupted, Message: "the response was cancelled at the provider", Evidence: llm.Evidence{Code: a.finish},
@@ -262,9 +263,9 @@ func (it *outItem) waits(later []*outItem) bool {
 // a caller wants with a text.
 func (it *outItem) textExtra(p *outPiece) []byte {
 	extra := pick(it.raw, false, []string{"role", "content"})
-	for _, m := range members(pick(p.raw, true, notesOfText())) {
-		if len(members(firstOf(m.value))) > 0 { // empty lists are the rule
-			extra = merge(extra, slices.Concat([]byte{'{'}, m.name, []byte{':'}, m.value, []byte{'}'}))
+	for _, m := range wire.Members(pick(p.raw, true, notesOfText())) {
+		if len(wire.Members(firstOf(m.Value))) > 0 { // empty lists are the rule
+			extra = wire.Merge(extra, slices.Concat([]byte{'{'}, m.Name, []byte{':'}, m.Value, []byte{'}'}))
 		}
 	}
 	return extra

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An input is the conversation as items, while it is written.
@@ -27,11 +29,11 @@ func (in *input) list() ([]any, *llm.Error) {
 		if it.extra == nil {
 			continue
 		}
-		raw, err := marshal(it)
+		raw, err := wire.Marshal(it)
 		if err != nil {
-			return nil, invalid("the request cannot be written as JSON: %v", err)
+			return nil, adapter.Invalid("the request cannot be written as JSON: %v", err)
 		}
-		list[i] = json.RawMessage(merge(raw, it.extra))
+		list[i] = json.RawMessage(wire.Merge(raw, it.extra))
 	}
 	return list, nil
 }
@@ -75,9 +77,9 @@ func (in *input) said(p *llm.Part, before, i, j int) *llm.Error {
 	switch p.Kind {
 	case llm.PartText, "":
 	case llm.PartImage, llm.PartFile, llm.PartAudio:
-		return unsupported("Messages[%d].Parts[%d] holds %s; this API takes text from an assistant", i, j, p.Kind)
+		return adapter.Unsupported("Messages[%d].Parts[%d] holds %s; this API takes text from an assistant", i, j, p.Kind)
 	default:
-		return invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
+		return adapter.Invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
 	patch, bad := in.own(p, i, j)
 	if bad != nil {
@@ -85,11 +87,11 @@ func (in *input) said(p *llm.Part, before, i, j int) *llm.Error {
 	}
 	var c any = inputPart{Type: "output_text", Text: &p.Text}
 	if notes := pick(patch, true, notesOfText()); notes != nil {
-		raw, err := marshal(c)
+		raw, err := wire.Marshal(c)
 		if err != nil {
-			return invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
+			return adapter.Invalid("Messages[%d].Parts[%d] cannot be written as JSON: %v", i, j, err)
 		}
-		c = json.RawMessage(merge(raw, notes))
+		c = json.RawMessage(wire.Merge(raw, notes))
 	}
 	extra := pick(patch, false, notesOfText())
 	if n := len(in.items); n > before && len(in.pending) == 0 {
@@ -127,16 +129,16 @@ func (in *input) item(p *llm.Part, i, j int) (done bool, _ *llm.Error) {
 	switch p.Kind {
 	case llm.PartToolCall:
 		if p.Call == nil {
-			return false, invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
+			return false, adapter.Invalid("Messages[%d].Parts[%d] is a tool call without Call", i, j)
 		}
 		it := &inputItem{Type: "function_call", CallID: in.m.callID(p.Call.ID), Name: p.Call.Name, extra: patch}
 		it.Arguments = string(p.Call.Arguments)
-		fillIn(&it.Arguments, "{}")
+		adapter.FillIn(&it.Arguments, "{}")
 		in.add(it)
 		return true, nil
 	case llm.PartToolResult:
 		if p.Result == nil {
-			return false, invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
+			return false, adapter.Invalid("Messages[%d].Parts[%d] is a tool result without Result", i, j)
 		}
 		out, err := in.result(p.Result, i, j)
 		if err != nil {
@@ -174,8 +176,8 @@ func (in *input) own(p *llm.Part, i, j int) (json.RawMessage, *llm.Error) {
 		if !ok {
 			continue
 		}
-		if !isObject(v) {
-			return nil, invalid("Extra[%q] of Messages[%d].Parts[%d] is not a JSON object", name, i, j)
+		if !wire.IsObject(v) {
+			return nil, adapter.Invalid("Extra[%q] of Messages[%d].Parts[%d] is not a JSON object", name, i, j)
 		}
 		patch = v
 	}
@@ -191,7 +193,7 @@ func (in *input) result(r *llm.ToolResult, i, j int) (any, *llm.Error) {
 		case llm.PartImage, llm.PartFile:
 			plain = false
 		default:
-			return nil, unsupported("the tool result Messages[%d].Parts[%d] holds %s; this API takes text, images and files there",
+			return nil, adapter.Unsupported("the tool result Messages[%d].Parts[%d] holds %s; this API takes text, images and files there",
 				i, j, r.Parts[k].Kind)
 		}
 	}
@@ -217,35 +219,35 @@ func (in *input) result(r *llm.ToolResult, i, j int) (any, *llm.Error) {
 func isItem(extra []byte) bool { return typeOf(extra) == "message" }
 
 // typeOf is the type of an item. "": it has none, or b is no object.
-func typeOf(b []byte) string { return stringOf(find(members(b), []byte(`"type"`))) }
+func typeOf(b []byte) string { return stringOf(wire.Find(wire.Members(b), []byte("type"))) }
 
 // stringOf is the text that a JSON string stands for. "": b is none.
 func stringOf(b []byte) string {
-	s := scan{b: b}
-	if s.peek() != '"' {
+	s := scanOf(b)
+	if s.Peek() != '"' {
 		return ""
 	}
-	return string(s.str())
+	return string(s.Text())
 }
 
 // selfContained reports whether a reasoning item says what it is about to a provider that kept nothing.
 func selfContained(item []byte) bool {
-	has := members(item)
-	if v := find(has, []byte(`"encrypted_content"`)); len(v) > 2 && v[0] == '"' {
+	has := wire.Members(item)
+	if v := wire.Find(has, []byte("encrypted_content")); len(v) > 2 && v[0] == '"' {
 		return true
 	}
-	v := find(has, []byte(`"content"`)) // open models do not encrypt
-	return len(members(firstOf(v))) > 0
+	v := wire.Find(has, []byte("content")) // open models do not encrypt
+	return len(wire.Members(firstOf(v))) > 0
 }
 
 // firstOf is the first value of a list. nil: there is none.
 func firstOf(list []byte) []byte {
-	s := scan{b: list}
-	if s.peek() != '[' {
+	s := scanOf(list)
+	if s.Peek() != '[' {
 		return nil
 	}
-	if first := s.open('['); s.more(&first, ']') {
-		return s.raw()
+	if first := s.Open('['); s.More(&first, ']') {
+		return s.Raw()
 	}
 	return nil
 }
@@ -253,9 +255,8 @@ func firstOf(list []byte) []byte {
 // pick is an object with those members alone that have one of the names, or with all others. nil: nothing is left.
 func pick(obj []byte, wanted bool, names []string) json.RawMessage {
 	var out json.RawMessage
-	for _, m := range members(obj) {
-		s := scan{b: m.name}
-		if slices.Contains(names, string(s.str())) != wanted {
+	for _, m := range wire.Members(obj) {
+		if slices.Contains(names, string(m.Key)) != wanted {
 			continue
 		}
 		if out == nil {
@@ -263,7 +264,7 @@ func pick(obj []byte, wanted bool, names []string) json.RawMessage {
 		} else {
 			out = append(out, ',')
 		}
-		out = append(append(append(out, m.name...), ':'), m.value...)
+		out = append(append(append(out, m.Name...), ':'), m.Value...)
 	}
 	if out != nil {
 		out = append(out, '}')

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An output reads the answer of one call: the events of its stream, or the response that came whole, which goes through the
@@ -118,16 +119,16 @@ func (o *output) begin(a *answer) {
 		return
 	}
 	s := &o.read
-	s.reset(o.resp)
-	for first := s.open('{'); s.more(&first, '}'); {
-		switch k := s.key(); {
-		case s.null():
+	s.Reset(o.resp)
+	for first := s.Open('{'); s.More(&first, '}'); {
+		switch k := s.Key(); {
+		case s.Null():
 		case string(k) == "id":
-			a.id = string(s.text())
+			a.id = string(s.Text())
 		case string(k) == "model":
-			a.model = string(s.text())
+			a.model = string(s.Text())
 		default:
-			s.skip()
+			s.Skip()
 		}
 	}
 }
@@ -156,10 +157,10 @@ func (o *output) open(kind string) *outItem {
 
 // named learns the name of a call and the id by which its result is returned.
 func (it *outItem) named(w *wireItem) {
-	fillIn(&it.name, string(w.name))
-	fillIn(&it.id, string(w.callID))
+	adapter.FillIn(&it.name, string(w.name))
+	adapter.FillIn(&it.id, string(w.callID))
 	if it.kind == itemCall {
-		fillIn(&it.id, string(w.id))
+		adapter.FillIn(&it.id, string(w.id))
 	}
 }
 
@@ -189,7 +190,7 @@ func (o *output) more(a *answer, item string, kind llm.DeltaKind) error {
 // become one text.
 func (o *output) think(a *answer, source string) error {
 	it := o.current(itemReasoning)
-	fillIn(&it.source, source)
+	adapter.FillIn(&it.source, source)
 	if it.source != source || len(o.delta) == 0 {
 		return nil
 	}
@@ -215,7 +216,7 @@ func (o *output) emit(a *answer, it *outItem, p *outPiece, text string) error {
 		}
 		d.Text, d.Call = "", &llm.ToolCallDelta{Arguments: text}
 		if !p.told {
-			fillIn(&it.id, a.callID(o.told[p.kind]))
+			adapter.FillIn(&it.id, a.callID(o.told[p.kind]))
 			*d.Call = llm.ToolCallDelta{ID: it.id, Name: it.name, Arguments: p.text.String() + text}
 		}
 	}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 type responsesBody struct {
@@ -81,12 +84,12 @@ type reasoningConfig struct {
 
 // encode is the body of the request and the model it asks for. It reads req and writes nothing to it.
 func (responses) encode(m *Model, req *llm.Request) (_ []byte, model string, _ *llm.Error) {
-	model, bad := m.named(req)
+	model, bad := adapter.ModelOf(req, m.cfg.Model)
 	if bad != nil {
 		return nil, model, bad
 	}
 	if len(req.Stop) > 0 {
-		return nil, model, unsupported("Request.Stop is set; the Responses API has no texts that end an answer")
+		return nil, model, adapter.Unsupported("Request.Stop is set; the Responses API has no texts that end an answer")
 	}
 	patches, bad := m.patches(req.Extra)
 	if bad != nil {
@@ -110,7 +113,7 @@ func (responses) encode(m *Model, req *llm.Request) (_ []byte, model string, _ *
 	}
 	if len(in.items) == 0 { // some input there must be
 		if req.System == "" {
-			return nil, model, invalid("the messages of the request are empty")
+			return nil, model, adapter.Invalid("the messages of the request are empty")
 		}
 		b.Instructions = ""
 		in.items = append(in.items, &inputItem{
@@ -126,12 +129,12 @@ func (responses) encode(m *Model, req *llm.Request) (_ []byte, model string, _ *
 	if bad := b.format(req.Format); bad != nil {
 		return nil, model, bad
 	}
-	out, err := marshal(&b)
+	out, err := wire.Marshal(&b)
 	if err != nil {
-		return nil, model, invalid("the request cannot be written as JSON: %v", err)
+		return nil, model, adapter.Invalid("the request cannot be written as JSON: %v", err)
 	}
 	for _, patch := range patches {
-		out = merge(out, lengthened(out, patch))
+		out = wire.Merge(out, lengthened(out, patch))
 	}
 	return out, model, nil
 }
@@ -144,7 +147,7 @@ func encrypts(model string) bool {
 // stored reports whether the provider is asked to keep the answer, and so knows earlier ones by their ids.
 func stored(patches []json.RawMessage) bool {
 	for i := len(patches) - 1; i >= 0; i-- {
-		if v := find(members(patches[i]), []byte(`"store"`)); v != nil {
+		if v := wire.Find(wire.Members(patches[i]), []byte("store")); v != nil {
 			return string(v) != "false" // null leaves it to the provider, who stores
 		}
 	}
@@ -153,9 +156,9 @@ func stored(patches []json.RawMessage) bool {
 
 // lengthened is patch with the lists of tools and of include that doc has before its own.
 func lengthened(doc, patch []byte) []byte {
-	has := members(doc)
-	for _, name := range [...]string{`"tools"`, `"include"`} {
-		own, more := find(has, []byte(name)), find(members(patch), []byte(name))
+	has := wire.Members(doc)
+	for _, name := range [...]string{"tools", "include"} {
+		own, more := wire.Find(has, []byte(name)), wire.Find(wire.Members(patch), []byte(name))
 		if len(own) < 2 || len(more) < 2 || own[0] != '[' || more[0] != '[' {
 			continue
 		}
@@ -163,7 +166,7 @@ func lengthened(doc, patch []byte) []byte {
 		if len(own) == 0 || len(more) == 0 {
 			continue
 		}
-		patch = merge(patch, bytes.Join([][]byte{[]byte("{"), []byte(name), []byte(":["), own, []byte(","), more, []byte("]}")}, nil))
+		patch = wire.Merge(patch, fmt.Appendf(nil, "{%q:[%s,%s]}", name, own, more))
 	}
 	return patch
 }
@@ -171,7 +174,7 @@ func lengthened(doc, patch []byte) []byte {
 func (b *responsesBody) tools(req *llm.Request) *llm.Error {
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		params, err := parameters(t)
+		params, err := adapter.Parameters(t)
 		if err != nil {
 			return err
 		}
@@ -217,17 +220,17 @@ func (m *Model) piece(p *llm.Part, i, j int) (any, *llm.Error) {
 		out.Type, out.FileID, out.ImageURL = "input_image", id, data+url
 	case llm.PartAudio:
 		if len(p.Data) == 0 {
-			return nil, unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
+			return nil, adapter.Unsupported("Messages[%d].Parts[%d] is audio by URL; this API takes audio as Data only", i, j)
 		}
 		out.Type, out.Audio = "input_audio", &audio{Data: base64.StdEncoding.EncodeToString(p.Data), Format: audioFormat(p)}
 	case llm.PartFile:
 		out.Type, out.FileID, out.FileData, out.FileURL = "input_file", id, data, url
 		if data != "" {
 			out.FileName = p.Name
-			fillIn(&out.FileName, "file") // the API asks for some name
+			adapter.FillIn(&out.FileName, "file") // the API asks for some name
 		}
 	default:
-		return nil, invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
+		return nil, adapter.Invalid("Messages[%d].Parts[%d] is of the unknown kind %q", i, j, p.Kind)
 	}
 	raw, err := m.patched(out, p, i, j)
 	if raw != nil {

@@ -1,21 +1,22 @@
 package openai_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
-func okResponse() *recorder {
-	return &recorder{fixture: answer(json, wholeResponse("completed", llm.Usage{Input: 1, Output: 1}, messageItem("ok")))}
+func okResponse() *wiretest.Recorder {
+	return &wiretest.Recorder{Next: wiretest.Says(200, wiretest.JSON, wholeResponse("completed", llm.Usage{Input: 1, Output: 1}, messageItem("ok")))}
 }
 
-func extra(s string) map[string]stdjson.RawMessage {
-	return map[string]stdjson.RawMessage{"openai": raw(s)}
+func extra(s string) map[string]json.RawMessage {
+	return map[string]json.RawMessage{"openai": raw(s)}
 }
 
 // responsesConversation uses everything of a request that the Responses API has.
@@ -29,7 +30,7 @@ func responsesConversation() *llm.Request {
 	req.Messages[1].Parts[0].Extra = extra(`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"secret"}`)
 	req.Messages[2].Parts = append(req.Messages[2].Parts, llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{
 		CallID: "call_c", IsError: true, Parts: []llm.Part{llm.Text("look"), {Kind: llm.PartImage, URL: "https://example.com/b.png"}}}})
-	req.Extra = map[string]stdjson.RawMessage{
+	req.Extra = map[string]json.RawMessage{
 		"openai":    raw(`{"parallel_tool_calls":false,"tools":[{"type":"web_search"}],"reasoning":{"summary":"auto"}}`),
 		"anthropic": raw(`{"not":"for us"}`),
 	}
@@ -38,7 +39,7 @@ func responsesConversation() *llm.Request {
 
 func TestResponsesRequestsOnTheWire(t *testing.T) {
 	plain := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
@@ -48,7 +49,7 @@ func TestResponsesRequestsOnTheWire(t *testing.T) {
 		req  *llm.Request
 	}{
 		{"everything", openai.Config{}, responsesConversation()},
-		{"plain", openai.Config{}, ask("hi")},
+		{"plain", openai.Config{}, wiretest.Ask("hi")},
 		{"streamed", openai.Config{}, plain(func(r *llm.Request) { r.Sink = func(llm.Delta) error { return nil } })},
 		{"json_object", openai.Config{}, plain(func(r *llm.Request) { r.Format = &llm.Format{Kind: llm.FormatJSON} })},
 		{"tool_required", openai.Config{}, plain(func(r *llm.Request) {
@@ -75,8 +76,8 @@ func TestResponsesRequestsOnTheWire(t *testing.T) {
 			if _, err := serveResponses(t, s, tt.cfg).Call(t.Context(), tt.req); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "responses/requests/"+tt.name+".json", s.body)
-			if strings.Contains(s.body, "secret-label") {
+			golden(t, "responses/requests/"+tt.name+".json", s.Body())
+			if strings.Contains(s.Body(), "secret-label") {
 				t.Error("a label was sent")
 			}
 		})
@@ -98,7 +99,7 @@ func TestResponsesDoesNotModifyTheRequest(t *testing.T) {
 
 func TestResponsesRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 	with := func(change func(*llm.Request)) *llm.Request {
-		r := ask("hi")
+		r := wiretest.Ask("hi")
 		change(r)
 		return r
 	}
@@ -152,7 +153,7 @@ func TestReasoningIsSentOnlyWhereItCanBeRead(t *testing.T) {
 		want  []string // the types of the assistant's items
 	}{
 		{"encrypted", []llm.Part{thought(closed), llm.Text("a")}, []string{"reasoning", "message"}},
-		{"of an open model", []llm.Part{thought(open), call("c", "f", "{}")}, []string{"reasoning", "function_call"}},
+		{"of an open model", []llm.Part{thought(open), wiretest.Call("c", "f", "{}")}, []string{"reasoning", "function_call"}},
 		{"several", []llm.Part{thought(closed), thought(open), llm.Text("a")}, []string{"reasoning", "reasoning", "message"}},
 		{"by its id", []llm.Part{bare, llm.Text("a")}, []string{"message"}},
 		{"without a consequence", []llm.Part{llm.Text("a"), thought(closed)}, []string{"message"}},
@@ -196,7 +197,7 @@ func itemsSent(t *testing.T, req *llm.Request) (types []string) {
 		t.Fatal(err)
 	}
 	var body struct{ Input []struct{ Type string } }
-	if err := stdjson.Unmarshal([]byte(s.body), &body); err != nil {
+	if err := json.Unmarshal([]byte(s.Body()), &body); err != nil {
 		t.Fatal(err)
 	}
 	for _, it := range body.Input {
@@ -210,10 +211,10 @@ func TestModelsThatDoNotEncryptAreNotAskedTo(t *testing.T) {
 		"gpt-5": true, "o4-mini": true, "openai/gpt-5.1": true, "gpt-4o": false, "gpt-4.1": false, "gpt-5-chat-latest": false, "gpt-oss-120b": false,
 	} {
 		s := okResponse()
-		if _, err := serveResponses(t, s, openai.Config{Model: model}).Call(t.Context(), ask("hi")); err != nil {
+		if _, err := serveResponses(t, s, openai.Config{Model: model}).Call(t.Context(), wiretest.Ask("hi")); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(s.body, "reasoning.encrypted_content"); got != want {
+		if got := strings.Contains(s.Body(), "reasoning.encrypted_content"); got != want {
 			t.Errorf("%s: asked for %v, want %v", model, got, want)
 		}
 	}

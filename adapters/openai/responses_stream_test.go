@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // completed is the last event of a stream, with items as its output.
@@ -62,7 +63,7 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +119,7 @@ func TestResponseStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := failsInStream(t, serveResponses(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
+			e := failsInStream(t, serveResponses(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
 			if p := e.Partial; p != nil && p.StopDetail != "" && p.StopDetail != "cancelled" {
 				t.Errorf("the provider is said to have said %q", p.StopDetail)
 			}
@@ -141,9 +142,9 @@ func TestAnEndIsWhatTheResponseSaysItIs(t *testing.T) {
 		"failed":    {wholeResponse("failed", llm.Usage{}, messageItem("Hello")), "", llm.Unavailable},
 		"cancelled": {wholeResponse("cancelled", llm.Usage{}, messageItem("Hello")), "", llm.Interrupted},
 	} {
-		deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, created+event("response.completed", `"response":`+tt.response)), openai.Config{}), ask("hi"))
+		deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, created+event("response.completed", `"response":`+tt.response)), openai.Config{}), wiretest.Ask("hi"))
 		if tt.class != 0 {
-			if e := failure(t, resp, err); e.Class != tt.class || len(deltas) > 0 {
+			if e := wiretest.Failure(t, resp, err); e.Class != tt.class || len(deltas) > 0 {
 				t.Errorf("%s: got %v after %+v", name, e, deltas)
 			}
 			continue
@@ -167,7 +168,7 @@ func TestCallsInResponseStreams(t *testing.T) {
 		return event("response.output_item.added", fmt.Sprintf(`"output_index":%d,"item":{"type":"function_call","call_id":%q,"name":%q,"arguments":""}`, i, id, name))
 	}
 	args := func(i int, s string) string {
-		return event("response.function_call_arguments.delta", fmt.Sprintf(`"output_index":%d,"delta":%s`, i, quote(s)))
+		return event("response.function_call_arguments.delta", fmt.Sprintf(`"output_index":%d,"delta":%s`, i, wiretest.Quote(s)))
 	}
 	item := func(id, name, args string) string {
 		return callItem(&llm.ToolCall{ID: id, Name: name, Arguments: raw(args)})
@@ -176,7 +177,7 @@ func TestCallsInResponseStreams(t *testing.T) {
 		return event("response.output_item.done", fmt.Sprintf(`"output_index":%d,"item":%s`, i, item))
 	}
 	one, two := item("a", "f", `{"x":1}`), item("b", "g", `{"y":2}`)
-	want := []llm.Part{call("a", "f", `{"x":1}`), call("b", "g", `{"y":2}`)}
+	want := []llm.Part{wiretest.Call("a", "f", `{"x":1}`), wiretest.Call("b", "g", `{"y":2}`)}
 	tests := []struct {
 		name, body string
 		want       []llm.Part
@@ -188,15 +189,15 @@ func TestCallsInResponseStreams(t *testing.T) {
 		{"without a beginning or an end", args(0, `{"x":`) + args(0, `1}`) + args(1, `{"y":`) + completed(one, two), want},
 		{"whole", closed(0, one) + closed(0, two) + completed(), want},
 		{"by their arguments alone", open(0, "a", "f") + event("response.function_call_arguments.done", `"output_index":0,"arguments":"{\"x\":1}"`) + completed(one), want[:1]},
-		{"without arguments", open(0, "a", "f") + closed(0, item("a", "f", "")) + completed(item("a", "f", "")), []llm.Part{call("a", "f", "{}")}},
-		{"without arguments, an end or an output", open(0, "a", "f") + completed(), []llm.Part{call("a", "f", "{}")}},
-		{"without an id to answer by", closed(0, `{"type":"function_call","name":"f","arguments":"{}"}`) + completed(), []llm.Part{call("call_0_resp_1", "f", "{}")}},
-		{"by the item's own id", closed(0, `{"type":"function_call","id":"fc_9","name":"f","arguments":"{}"}`) + completed(), []llm.Part{call("fc_9", "f", "{}")}},
+		{"without arguments", open(0, "a", "f") + closed(0, item("a", "f", "")) + completed(item("a", "f", "")), []llm.Part{wiretest.Call("a", "f", "{}")}},
+		{"without arguments, an end or an output", open(0, "a", "f") + completed(), []llm.Part{wiretest.Call("a", "f", "{}")}},
+		{"without an id to answer by", closed(0, `{"type":"function_call","name":"f","arguments":"{}"}`) + completed(), []llm.Part{wiretest.Call("call_0_resp_1", "f", "{}")}},
+		{"by the item's own id", closed(0, `{"type":"function_call","id":"fc_9","name":"f","arguments":"{}"}`) + completed(), []llm.Part{wiretest.Call("fc_9", "f", "{}")}},
 		{"with arguments as an object", closed(0, `{"type":"function_call","call_id":"a","name":"f","arguments":{"x":1}}`) + completed(), want[:1]},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, created+tt.body), openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, created+tt.body), openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,8 +214,8 @@ func TestCallsInResponseStreams(t *testing.T) {
 		})
 	}
 	t.Run("torn", func(t *testing.T) {
-		_, resp, err := collect(t.Context(), serveResponses(t, answer(sse, created+open(0, "a", "f")+args(0, `{"x":2`)+completed(one)), openai.Config{}), ask("hi"))
-		if e := failure(t, resp, err); e.Class != llm.Interrupted || len(e.Partial.ToolCalls()) > 0 {
+		_, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, created+open(0, "a", "f")+args(0, `{"x":2`)+completed(one)), openai.Config{}), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != llm.Interrupted || len(e.Partial.ToolCalls()) > 0 {
 			t.Errorf("got %v, partial %+v", e, e.Partial)
 		}
 	})
@@ -223,7 +224,7 @@ func TestCallsInResponseStreams(t *testing.T) {
 // Reasoning is no part of what was asked for: where its pieces and its end differ, the answer stands.
 func TestReasoningThatDiffersAtItsEndTearsNothing(t *testing.T) {
 	think := func(kind string, i int, s string) string {
-		return event("response.reasoning_"+kind, fmt.Sprintf(`"output_index":0,"summary_index":%d,"delta":%s`, i, quote(s)))
+		return event("response.reasoning_"+kind, fmt.Sprintf(`"output_index":0,"summary_index":%d,"delta":%s`, i, wiretest.Quote(s)))
 	}
 	const end = `{"type":"reasoning","id":"rs_1","encrypted_content":"x","summary":[{"type":"summary_text","text":"One."},{"type":"summary_text","text":"Two."}],` +
 		`"content":[{"type":"reasoning_text","text":"Long."}]}`
@@ -237,7 +238,7 @@ func TestReasoningThatDiffersAtItsEndTearsNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serveResponses(t, answer(sse, created+tt.body), openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, created+tt.body), openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +253,7 @@ func TestReasoningThatDiffersAtItsEndTearsNothing(t *testing.T) {
 func TestWithoutASinkTheFinalResponseDecides(t *testing.T) {
 	body := created + added + textDelta("Help") + event("response.output_item.added", `"output_index":1,"item":{"type":"message","content":[]}`) +
 		event("response.output_text.delta", `"output_index":1,"content_index":0,"delta":"gone"`) + helloEnd
-	resp, err := serveResponses(t, answer(sse, body), openai.Config{}).Call(t.Context(), ask("hi"))
+	resp, err := serveResponses(t, wiretest.Says(200, wiretest.SSE, body), openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))
 	if err != nil || resp.Text() != "Hello" {
 		t.Errorf("got %+v, %v", resp, err)
 	}
@@ -266,12 +267,12 @@ func TestAResponseHeldOpenAfterItsEndDoesNotHoldTheAnswer(t *testing.T) {
 		"with half of an event after": helloWhole + `data: {"type":"resp`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			_, resp, err := collect(t.Context(), serveResponses(t, held(body, closed), openai.Config{}), ask("hi"))
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			_, resp, err := wiretest.Collect(t.Context(), serveResponses(t, s, openai.Config{}), wiretest.Ask("hi"))
 			if err != nil || resp.Text() != "Hello" || resp.Parts[0].Extra["openai"] == nil {
 				t.Errorf("got %+v, %v", resp, err)
 			}
-			<-closed
+			<-s.Closed
 		})
 	}
 }
@@ -286,14 +287,14 @@ func TestASinkThatFailsEndsTheResponse(t *testing.T) {
 		"at a call without any argument": created + event("response.output_item.added", `"output_index":0,"item":{"type":"function_call","name":"f"}`) + completed(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			req, n := ask("hi"), 0
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			req, n := wiretest.Ask("hi"), 0
 			req.Sink = func(llm.Delta) error { n++; return full }
-			resp, err := serveResponses(t, held(body, closed), openai.Config{}).Call(t.Context(), req)
-			if e := failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || n != 1 {
+			resp, err := serveResponses(t, s, openai.Config{}).Call(t.Context(), req)
+			if e := wiretest.Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || n != 1 {
 				t.Errorf("got %v after %d deltas", err, n)
 			}
-			<-closed
+			<-s.Closed
 		})
 	}
 }
@@ -305,23 +306,23 @@ func TestCancelingAResponseClosesTheConnectionAtOnce(t *testing.T) {
 		text               string
 	}{
 		{"before headers", "", "", llm.PhaseSend, ""},
-		{"in the body", json, `{"object":"response","output":[`, llm.PhaseBody, ""},
-		{"before the first event", sse, ": hi\n\n", llm.PhaseStream, ""},
-		{"after it began", sse, created + added, llm.PhaseStream, ""},
-		{"in the stream", sse, created + added + hel, llm.PhaseStream, "Hel"},
-		{"before its end", sse, created + added + hel + helloDone, llm.PhaseStream, "Hello"},
+		{"in the body", wiretest.JSON, `{"object":"response","output":[`, llm.PhaseBody, ""},
+		{"before the first event", wiretest.SSE, ": hi\n\n", llm.PhaseStream, ""},
+		{"after it began", wiretest.SSE, created + added, llm.PhaseStream, ""},
+		{"in the stream", wiretest.SSE, created + added + hel, llm.PhaseStream, "Hel"},
+		{"before its end", wiretest.SSE, created + added + hel + helloDone, llm.PhaseStream, "Hello"},
 	}
 	for _, place := range places {
 		t.Run(place.name, func(t *testing.T) {
-			s := stall(place.header, place.body)
+			s := wiretest.Stall(200, place.header, place.body)
 			headers := make(chan struct{})
-			m := serveResponses(t, s, openai.Config{HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			m := serveResponses(t, s, openai.Config{HTTPClient: &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				defer close(headers)
 				return http.DefaultTransport.RoundTrip(r)
 			})}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			req, text, told := ask("hi"), "", make(chan struct{})
+			req, text, told := wiretest.Ask("hi"), "", make(chan struct{})
 			req.Sink = func(d llm.Delta) error {
 				if text += d.Text; text == place.text {
 					close(told)
@@ -329,7 +330,7 @@ func TestCancelingAResponseClosesTheConnectionAtOnce(t *testing.T) {
 				return nil
 			}
 			go func() {
-				<-s.reached
+				<-s.Reached
 				if place.header != "" {
 					<-headers
 				}
@@ -339,7 +340,7 @@ func TestCancelingAResponseClosesTheConnectionAtOnce(t *testing.T) {
 				cancel()
 			}()
 			resp, err := m.Call(ctx, req)
-			e := failure(t, resp, err)
+			e := wiretest.Failure(t, resp, err)
 			want := llm.CommitUnknown
 			if place.text != "" {
 				want = llm.Committed
@@ -347,7 +348,7 @@ func TestCancelingAResponseClosesTheConnectionAtOnce(t *testing.T) {
 			if e.Class != llm.Canceled || !errors.Is(err, context.Canceled) || e.Evidence.Phase != place.phase || e.Commit != want || e.Partial.Text() != place.text {
 				t.Errorf("got %v, phase %v, commit %v, partial %+v", e, e.Evidence.Phase, e.Commit, e.Partial)
 			}
-			<-s.closed
+			<-s.Closed
 		})
 	}
 }
@@ -362,8 +363,8 @@ func TestADeltaOfAResponseCostsFewAllocations(t *testing.T) {
 			b.WriteString(textDelta(w))
 		}
 		b.WriteString(completed(messageItem(text.String())))
-		m := serveResponses(t, answer(sse, b.String()), openai.Config{})
-		req := ask("hi")
+		m := serveResponses(t, wiretest.Says(200, wiretest.SSE, b.String()), openai.Config{})
+		req := wiretest.Ask("hi")
 		req.Sink = func(llm.Delta) error { return nil }
 		return testing.AllocsPerRun(5, func() {
 			if _, err := m.Call(t.Context(), req); err != nil {
@@ -381,11 +382,11 @@ func TestConnectionsAreUsedAgainAfterAResponse(t *testing.T) {
 	m := serveResponses(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addrs[r.RemoteAddr] = true
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", sse)
+		w.Header().Set("Content-Type", wiretest.SSE)
 		_, _ = io.WriteString(w, helloWhole)
 	}), openai.Config{})
 	for range 5 {
-		if _, _, err := collect(t.Context(), m, ask("hi")); err != nil {
+		if _, _, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/internal/wiretest"
 )
 
 // Pieces that streams are made of.
@@ -43,12 +44,13 @@ func TestStreamsThatAreWhole(t *testing.T) {
 		{"no final line feed", first + second + usage + strings.TrimSpace(end)},
 		{"a chunk in several data lines", `data: {"choices":` + "\n" + `data: [{"delta":{"content":"Hel"}}]}` + "\n\n" + second + end + usage + done},
 		{"chunks without blank lines", strings.ReplaceAll(first+second+end+usage+done, "\n\n", "\n")},
+		{"an error after the end without blank lines", strings.ReplaceAll(first+second+usage+end+`data: {"error":{"message":"late"}}`+"\n\n", "\n\n", "\n")},
 		{"JSON lines without framing", strings.ReplaceAll(strings.ReplaceAll(first+second+end+usage, "data: ", ""), "\n\n", "\n")},
 		{"blanks in the JSON", `data: { "choices" : [ { "delta" : { "content" : "Hel" } , "index" : 0 } ] } ` + "\n\n" + second + end + usage + done},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			deltas, resp, err := collect(t.Context(), serve(t, answer(sse, tt.body), openai.Config{}), ask("hi"))
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), wiretest.Ask("hi"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,19 +111,205 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := failsInStream(t, serve(t, answer(sse, tt.body), openai.Config{}), tt.class, tt.text, tt.says)
-			if tt.text != "" && !e.Usage.Estimated {
-				t.Errorf("usage %+v", e.Usage)
+			deltas, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, tt.body), openai.Config{}), wiretest.Ask("hi"))
+			e := wiretest.Failure(t, resp, err)
+			if e.Class != tt.class || !strings.Contains(e.Error(), tt.says) {
+				t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, tt.class, tt.says)
+			}
+			if e.Evidence.Status != 200 || e.Evidence.Phase != llm.PhaseStream {
+				t.Errorf("status %d, phase %v", e.Evidence.Status, e.Evidence.Phase)
+			}
+			text := ""
+			for _, d := range deltas {
+				text += d.Text
+			}
+			if text != tt.text || e.Partial.Text() != tt.text {
+				t.Errorf("delivered %q, Partial %q; want %q", text, e.Partial.Text(), tt.text)
+			}
+			if partial := tt.text != ""; partial && (!e.Evidence.Partial || !e.Usage.Estimated || e.Usage.Output == 0 || e.Commit != llm.Committed) {
+				t.Errorf("evidence partial %v, usage %+v, commit %v", e.Evidence.Partial, e.Usage, e.Commit)
+			}
+			for _, c := range e.Partial.ToolCalls() {
+				t.Errorf("an incomplete tool call was delivered as complete: %+v", c)
+			}
+			if len(e.Evidence.Body) > 64<<10 {
+				t.Errorf("the evidence holds %d bytes", len(e.Evidence.Body))
 			}
 		})
+	}
+}
+
+func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
+	for name, body := range map[string]string{
+		"finish reason alone":                       first + second + end,
+		"finish reason and usage":                   first + second + end + usage,
+		"finish reason, usage and DONE":             first + second + end + usage + done,
+		"finish reason and DONE":                    first + second + end + done,
+		"finish reason, usage and half of an event": first + second + end + usage + `data: {"choi`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, s, openai.Config{}), wiretest.Ask("hi"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := strings.Contains(body, "prompt_tokens")
+			if resp.Text() != "Hello" || resp.Usage.Estimated == told || resp.Usage.Output == 0 {
+				t.Errorf("got %q, usage %+v", resp.Text(), resp.Usage)
+			}
+			<-s.Closed
+		})
+	}
+}
+
+func TestAFailureThatHoldsItsConnectionOpenIsReported(t *testing.T) {
+	for name, body := range map[string]string{
+		"an error event": `data: {"error":{"message":"no","code":"insufficient_quota"}}` + "\n\n",
+		"DONE":           first + done,
+		"a damaged one":  `data: {"choices":` + "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			_, resp, err := wiretest.Collect(t.Context(), serve(t, s, openai.Config{}), wiretest.Ask("hi"))
+			if e := wiretest.Failure(t, resp, err); e.Class == llm.Canceled {
+				t.Errorf("got %v", e)
+			}
+			<-s.Closed
+		})
+	}
+}
+
+func TestASinkThatFailsEndsTheCall(t *testing.T) {
+	full := errors.New("the disk is full")
+	for name, body := range map[string]string{"streamed": first + second, "after the finish reason": first + end + second} {
+		t.Run(name, func(t *testing.T) {
+			s := wiretest.Stall(200, wiretest.SSE, body)
+			m := serve(t, s, openai.Config{})
+			req := wiretest.Ask("hi")
+			n, bad := 0, strings.Count(body, "content")
+			req.Sink = func(llm.Delta) error {
+				if n++; n == bad {
+					return full
+				}
+				return nil
+			}
+			resp, err := m.Call(t.Context(), req)
+			e := wiretest.Failure(t, resp, err)
+			if !errors.Is(err, full) || e.Class != llm.Canceled || n != bad {
+				t.Errorf("got %v after %d deltas", err, n)
+			}
+			if e.Partial == nil || !e.Usage.Estimated {
+				t.Errorf("Partial %+v, usage %+v", e.Partial, e.Usage)
+			}
+			<-s.Closed
+		})
+	}
+}
+
+// noticing tells when a text passes through a body.
+type noticing struct {
+	io.ReadCloser
+	text   string
+	passed chan<- struct{}
+}
+
+func (n noticing) Read(p []byte) (int, error) {
+	read, err := n.ReadCloser.Read(p)
+	if strings.Contains(string(p[:read]), n.text) {
+		n.passed <- struct{}{}
+	}
+	return read, err
+}
+
+func TestConnectionsAreUsedAgainAfterAStream(t *testing.T) {
+	addrs, passed := map[string]bool{}, make(chan struct{}, 1)
+	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		addrs[r.RemoteAddr] = true
+		wiretest.Says(200, wiretest.SSE, first+second+end+usage+done).ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-passed // the end of the body comes only after DONE was read
+	}), openai.Config{HTTPClient: &http.Client{Transport: wiretest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err == nil {
+			resp.Body = noticing{resp.Body, "[DONE]", passed}
+		}
+		return resp, err
+	})}})
+	for range 5 {
+		if _, _, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(addrs) == 5 { // a machine under load may miss one
+		t.Error("no connection was used again")
+	}
+}
+
+func TestStreamsOverHTTP2(t *testing.T) {
+	tests := []struct {
+		name, body string
+		abort      bool
+		class      llm.Class
+	}{
+		{"whole", first + second + end + usage + done, false, 0},
+		{"reset after text", first, true, llm.Interrupted},
+		{"reset before text", role, true, llm.Interrupted},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.ProtoMajor != 2 {
+					t.Errorf("came over %s", r.Proto)
+				}
+				wiretest.Says(200, wiretest.SSE, tt.body).ServeHTTP(w, r)
+				if tt.abort {
+					_ = http.NewResponseController(w).Flush()
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			srv.EnableHTTP2 = true
+			srv.StartTLS()
+			defer srv.Close()
+			m := openai.New(openai.Config{BaseURL: srv.URL, Model: "m", HTTPClient: srv.Client()})
+			_, resp, err := wiretest.Collect(t.Context(), m, wiretest.Ask("hi"))
+			if tt.class == 0 {
+				if err != nil || resp.Text() != "Hello" {
+					t.Errorf("got %+v, %v", resp, err)
+				}
+				return
+			}
+			if e := wiretest.Failure(t, resp, err); e.Class != tt.class || e.Evidence.Phase != llm.PhaseStream {
+				t.Errorf("got %v, phase %v", e, e.Evidence.Phase)
+			}
+		})
+	}
+}
+
+func TestADeltaCostsFewAllocations(t *testing.T) {
+	cost := func(n int) float64 {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "data: {\"id\":\"s1\",\"model\":\"m\",\"service_tier\":\"default\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w%d\"}}]}\n\n", i)
+		}
+		m := serve(t, wiretest.Says(200, wiretest.SSE, b.String()+end+usage+done), openai.Config{})
+		req := wiretest.Ask("hi")
+		req.Sink = func(llm.Delta) error { return nil }
+		return testing.AllocsPerRun(5, func() {
+			if _, err := m.Call(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if each := (cost(1500) - cost(500)) / 1000; each > 2 {
+		t.Errorf("%.1f allocations a delta, server included, want at most 2", each)
 	}
 }
 
 // failsInStream checks that a stream fails after text was delivered.
 func failsInStream(t *testing.T, c llm.Caller, class llm.Class, text, says string) *llm.Error {
 	t.Helper()
-	deltas, resp, err := collect(t.Context(), c, ask("hi"))
-	e := failure(t, resp, err)
+	deltas, resp, err := wiretest.Collect(t.Context(), c, wiretest.Ask("hi"))
+	e := wiretest.Failure(t, resp, err)
 	if e.Class != class || !strings.Contains(e.Error(), says) {
 		t.Errorf("got %v by rule %q; want %v with %q", e, e.Rule, class, says)
 	}
@@ -147,110 +335,13 @@ func failsInStream(t *testing.T, c llm.Caller, class llm.Class, text, says strin
 	return e
 }
 
-// held writes body and then keeps the connection open until the client closes it.
-func held(body string, closed chan<- struct{}) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", sse)
-		_, _ = io.WriteString(w, body)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		close(closed)
-	})
-}
-
-func TestAConnectionHeldOpenAfterTheEndDoesNotHoldTheAnswer(t *testing.T) {
-	for name, body := range map[string]string{
-		"finish reason alone":                       first + second + end,
-		"finish reason and usage":                   first + second + end + usage,
-		"finish reason, usage and DONE":             first + second + end + usage + done,
-		"finish reason and DONE":                    first + second + end + done,
-		"finish reason, usage and half of an event": first + second + end + usage + `data: {"choi`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			_, resp, err := collect(t.Context(), serve(t, held(body, closed), openai.Config{}), ask("hi"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			told := strings.Contains(body, "prompt_tokens")
-			if resp.Text() != "Hello" || resp.Usage.Estimated == told || resp.Usage.Output == 0 {
-				t.Errorf("got %q, usage %+v", resp.Text(), resp.Usage)
-			}
-			<-closed
-		})
-	}
-}
-
-func TestAFailureThatHoldsItsConnectionOpenIsReported(t *testing.T) {
-	for name, body := range map[string]string{
-		"an error event": `data: {"error":{"message":"no","code":"insufficient_quota"}}` + "\n\n",
-		"DONE":           first + done,
-		"a damaged one":  `data: {"choices":` + "\n\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			_, resp, err := collect(t.Context(), serve(t, held(body, closed), openai.Config{}), ask("hi"))
-			if e := failure(t, resp, err); e.Class == llm.Canceled {
-				t.Errorf("got %v", e)
-			}
-			<-closed
-		})
-	}
-}
-
-func TestASinkThatFailsEndsTheCall(t *testing.T) {
-	full := errors.New("the disk is full")
-	for name, body := range map[string]string{"streamed": first + second, "after the finish reason": first + end + second} {
-		t.Run(name, func(t *testing.T) {
-			closed := make(chan struct{})
-			m := serve(t, held(body, closed), openai.Config{})
-			req := ask("hi")
-			n, bad := 0, strings.Count(body, "content")
-			req.Sink = func(llm.Delta) error {
-				if n++; n == bad {
-					return full
-				}
-				return nil
-			}
-			resp, err := m.Call(t.Context(), req)
-			e := failure(t, resp, err)
-			if !errors.Is(err, full) || e.Class != llm.Canceled || n != bad {
-				t.Errorf("got %v after %d deltas", err, n)
-			}
-			if e.Partial == nil || !e.Usage.Estimated {
-				t.Errorf("Partial %+v, usage %+v", e.Partial, e.Usage)
-			}
-			<-closed
-		})
-	}
-	t.Run("in one piece", func(t *testing.T) {
-		req := ask("hi")
-		req.Sink = func(llm.Delta) error { return full }
-		resp, err := serve(t, ok(), openai.Config{}).Call(t.Context(), req)
-		if e := failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestAnEndlessEventIsNotReadWhole(t *testing.T) {
-	e, sent := endlessEvent(t, func(h http.Handler) llm.Caller { return serve(t, h, openai.Config{}) })
-	if e.Class != llm.BadOutput || !strings.Contains(e.Error(), "too large") {
-		t.Errorf("got %v", e)
-	}
-	if sent > 64<<20 {
-		t.Errorf("the server could send %d MiB", sent>>20)
-	}
-}
-
 // endlessEvent is the error of a call whose server writes one line without an end, and how much it could write of it.
 func endlessEvent(t *testing.T, from func(http.Handler) llm.Caller) (e *llm.Error, sent int) {
 	t.Helper()
 	written := make(chan int)
 	c := from(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", sse)
+		w.Header().Set("Content-Type", wiretest.SSE)
 		n, piece := 0, []byte(strings.Repeat("x", 1<<20))
 		_, _ = io.WriteString(w, "data: ")
 		for n < 1<<30 {
@@ -261,105 +352,6 @@ func endlessEvent(t *testing.T, from func(http.Handler) llm.Caller) (e *llm.Erro
 		}
 		written <- n
 	}))
-	_, resp, err := collect(t.Context(), c, ask("hi"))
-	return failure(t, resp, err), <-written
-}
-
-// noticing tells when a text passes through a body.
-type noticing struct {
-	io.ReadCloser
-	text   string
-	passed chan<- struct{}
-}
-
-func (n noticing) Read(p []byte) (int, error) {
-	read, err := n.ReadCloser.Read(p)
-	if strings.Contains(string(p[:read]), n.text) {
-		n.passed <- struct{}{}
-	}
-	return read, err
-}
-
-func TestConnectionsAreUsedAgainAfterAStream(t *testing.T) {
-	addrs, passed := map[string]bool{}, make(chan struct{}, 1)
-	m := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		addrs[r.RemoteAddr] = true
-		answer(sse, first+second+end+usage+done).ServeHTTP(w, r)
-		_ = http.NewResponseController(w).Flush()
-		<-passed // the end of the body comes only after DONE was read
-	}), openai.Config{HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err == nil {
-			resp.Body = noticing{resp.Body, "[DONE]", passed}
-		}
-		return resp, err
-	})}})
-	for range 5 {
-		if _, _, err := collect(t.Context(), m, ask("hi")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(addrs) == 5 { // a machine under load may miss one
-		t.Error("no connection was used again")
-	}
-}
-
-func TestStreamsOverHTTP2(t *testing.T) {
-	tests := []struct {
-		name, body string
-		abort      bool
-		class      llm.Class
-	}{
-		{"whole", first + second + end + usage + done, false, 0},
-		{"reset after text", first, true, llm.Interrupted},
-		{"reset before text", role, true, llm.Interrupted},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.ProtoMajor != 2 {
-					t.Errorf("came over %s", r.Proto)
-				}
-				answer(sse, tt.body).ServeHTTP(w, r)
-				if tt.abort {
-					_ = http.NewResponseController(w).Flush()
-					panic(http.ErrAbortHandler)
-				}
-			}))
-			srv.EnableHTTP2 = true
-			srv.StartTLS()
-			defer srv.Close()
-			m := openai.New(openai.Config{BaseURL: srv.URL, Model: "m", HTTPClient: srv.Client()})
-			_, resp, err := collect(t.Context(), m, ask("hi"))
-			if tt.class == 0 {
-				if err != nil || resp.Text() != "Hello" {
-					t.Errorf("got %+v, %v", resp, err)
-				}
-				return
-			}
-			if e := failure(t, resp, err); e.Class != tt.class || e.Evidence.Phase != llm.PhaseStream {
-				t.Errorf("got %v, phase %v", e, e.Evidence.Phase)
-			}
-		})
-	}
-}
-
-func TestADeltaCostsFewAllocations(t *testing.T) {
-	cost := func(n int) float64 {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, "data: {\"id\":\"s1\",\"model\":\"m\",\"service_tier\":\"default\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w%d\"}}]}\n\n", i)
-		}
-		m := serve(t, answer(sse, b.String()+end+usage+done), openai.Config{})
-		req := ask("hi")
-		req.Sink = func(llm.Delta) error { return nil }
-		return testing.AllocsPerRun(5, func() {
-			if _, err := m.Call(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	if each := (cost(1500) - cost(500)) / 1000; each > 2 {
-		t.Errorf("%.1f allocations a delta, server included, want at most 2", each)
-	}
+	_, resp, err := wiretest.Collect(t.Context(), c, wiretest.Ask("hi"))
+	return wiretest.Failure(t, resp, err), <-written
 }

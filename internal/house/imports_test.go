@@ -32,12 +32,14 @@ var layout = []place{
 	{dir: "tokens", ours: []string{"."}, others: []string{
 		"github.com/pkoukk/tiktoken-go", "github.com/pkoukk/tiktoken-go-loader", "github.com/dlclark/regexp2",
 	}},
-	{dir: "adapters/openai", ours: []string{".", "internal/wire", "classify"}, others: []string{
+	{dir: "internal/adapter", ours: []string{".", "internal/wire", "classify"}},
+	{dir: "adapters/openai", ours: []string{".", "internal/adapter", "internal/wire"}, others: []string{
 		"github.com/sashabaranov/go-openai",
 	}},
-	{dir: "adapters/*", ours: []string{".", "internal/wire", "classify"}},
+	{dir: "adapters/*", ours: []string{".", "internal/adapter", "internal/wire"}},
 	{dir: "llmtest", ours: []string{".", "middleware"}},
 	{dir: "internal/house", free: true},
+	{dir: "internal/wiretest", ours: []string{"."}},
 	{dir: "examples", free: true},
 	{dir: "benchmarks", free: true},
 }

@@ -15,3 +15,6 @@ func ReadBody(r io.Reader) (string, error) {
 	_, err := b.ReadFrom(io.LimitReader(r, MaxBody))
 	return b.String(), err
 }
+
+// Start is what of a body that was read goes into the evidence: the first [MaxBody] bytes.
+func Start(b []byte) string { return string(b[:min(len(b), MaxBody)]) }

@@ -1,6 +1,7 @@
-package openai
+package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -23,65 +24,47 @@ func FuzzScan(f *testing.F) {
 		if strings.Count(string(in), "[")+strings.Count(string(in), "{") > maxDepth {
 			t.Skip()
 		}
-		s := scan{b: in}
-		if got, want := s.whole(), json.Valid(in) && utf8.Valid(in); got != want {
+		var s Scan
+		s.Reset(in)
+		if got, want := s.Whole(), json.Valid(in) && utf8.Valid(in); got != want {
 			t.Fatalf("%q is valid: %v, want %v", in, got, want)
 		}
 		var text string
 		if err := json.Unmarshal(in, &text); err == nil && utf8.Valid(in) {
-			s := scan{b: in}
-			if got := string(s.text()); got != text {
+			var s Scan
+			s.Reset(in)
+			if got := string(s.Text()); got != text {
 				t.Fatalf("%q reads %q, want %q", in, got, text)
 			}
 		}
 	})
 }
 
-// FuzzChunk holds the reader of chunks against encoding/json.
-func FuzzChunk(f *testing.F) {
-	for _, s := range scanSeeds {
-		f.Add([]byte(s))
-	}
-	f.Add([]byte(`{"choices":[{"message":{"content":[{"type":"text","text":"a"}]}}],"error":{"message":"x"},"x_groq":{"usage":{}}} {"more":1}`))
-	f.Add([]byte(`{"choices":[{"index":1},{"index":0,"delta":{"content":"\u00e9","reasoning":"r","function_call":{"name":"n"}}}]}[DONE]`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if strings.Count(string(in), "[")+strings.Count(string(in), "{") > maxDepth {
-			t.Skip()
-		}
-		var c chunk
-		rest, ok := c.parse(in)
-		if !ok {
-			if json.Valid(in) && utf8.Valid(in) && (&scan{b: in}).peek() == '{' {
-				t.Fatalf("%q was refused", in)
-			}
-			return
-		}
-		if head := in[:len(in)-len(rest)]; !json.Valid(head) || !utf8.Valid(head) {
-			t.Fatalf("%q was accepted", head)
-		}
-		var a answer
-		if err := a.add(&c); err != nil {
-			t.Fatal(err)
-		}
-		if r := a.response("p"); len(r.Text()) > 3*len(in) {
-			t.Fatalf("%d bytes of text from %d", len(r.Text()), len(in))
-		}
-	})
-}
-
 func TestScanRefusesDeepNestingAtOnce(t *testing.T) {
 	for _, open := range []string{"[", `{"a":`} {
-		s := scan{b: []byte(strings.Repeat(open, 100_000))}
-		if s.whole() {
+		if IsJSON([]byte(strings.Repeat(open, 100_000))) {
 			t.Errorf("%q nested 100,000 deep was accepted", open)
 		}
-		var c chunk
-		if _, ok := c.parse([]byte(`{"x":` + strings.Repeat(open, 100_000))); ok {
-			t.Errorf("a chunk with %q nested 100,000 deep was accepted", open)
+	}
+}
+
+func TestJSONMustBeInWholeCharacters(t *testing.T) {
+	for in, want := range map[string][2]bool{
+		`{"a":1}`: {true, true}, " {} \n": {true, true}, `[{}]`: {true, false}, `{} {}`: {false, false}, "": {false, false},
+		"{\"a\":\"caf\xc3\"}": {false, false}, `{"a":tru}`: {false, false}, `"{}"`: {true, false},
+	} {
+		if got := [2]bool{IsJSON([]byte(in)), IsObject([]byte(in))}; got != want {
+			t.Errorf("%q: JSON %v, an object %v; want %v", in, got[0], got[1], want)
 		}
-		if _, ok := c.parse([]byte(`{"choices":[{"delta":{"content":` + strings.Repeat(`[{"thinking":`, 100_000))); ok {
-			t.Error("content nested 100,000 deep was accepted")
-		}
+	}
+}
+
+func TestMarshalLeavesTextAsItIs(t *testing.T) {
+	if b, err := Marshal(map[string]string{"a": "<b>&"}); err != nil || string(b) != `{"a":"<b>&"}` {
+		t.Errorf("%s, %v", b, err)
+	}
+	if _, err := Marshal(func() {}); err == nil {
+		t.Error("a function was written")
 	}
 }
 
@@ -94,11 +77,28 @@ func TestMerge(t *testing.T) {
 		{`{"a":[1]}`, `{"a":[2]}`, `{"a":[2]}`},
 		{`{"a":1}`, `{"a":{"b":2}}`, `{"a":{"b":2}}`},
 		{`{"a":{"b":1}}`, `{"a":"text"}`, `{"a":"text"}`},
+		{`{"b":1,"a":{"z":1,"y":2}}`, `{"c":{"z":1,"y":2,"n":null},"a":{"x":3}}`, `{"b":1,"a":{"z":1,"y":2,"x":3},"c":{"z":1,"y":2}}`},
+		{`{"a":1}`, `{"\u0061":2}`, `{"a":2}`},
 		{`{"a":"null"}`, ` { "b" : "null" } `, `{"a":"null","b":"null"}`},
 	}
 	for _, tt := range tests {
-		if got := string(merge([]byte(tt.doc), []byte(tt.patch))); got != tt.want {
+		if got := string(Merge([]byte(tt.doc), []byte(tt.patch))); got != tt.want {
 			t.Errorf("%s with %s is %s, want %s", tt.doc, tt.patch, got, tt.want)
+		}
+	}
+}
+
+func TestAPatchOfTwoDoesWhatBothDo(t *testing.T) {
+	for _, tt := range []struct{ doc, first, second string }{
+		{`{"a":1,"b":2}`, `{"a":3}`, `{"a":null}`},
+		{`{"a":1,"b":2}`, `{"a":null}`, `{"c":4}`},
+		{`{"a":{"b":1,"c":2}}`, `{"x":1}`, `{"a":{"b":null}}`},
+		{`{"a":{"b":1,"c":2}}`, `{"a":{"b":null}}`, `{"a":{"d":{"e":1}}}`},
+	} {
+		doc, first, second := []byte(tt.doc), []byte(tt.first), []byte(tt.second)
+		one, two := Merge(doc, Compose(first, second)), Merge(Merge(doc, first), second)
+		if !bytes.Equal(one, two) {
+			t.Errorf("%s with %s and %s is %s at once, %s in two steps", doc, first, second, one, two)
 		}
 	}
 }

@@ -1,0 +1,180 @@
+package adapter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
+)
+
+// A Place says where in a request a part stands.
+type Place struct{ Message, Part int }
+
+// String is the place as the caller wrote it.
+func (p Place) String() string { return fmt.Sprintf("Messages[%d].Parts[%d]", p.Message, p.Part) }
+
+// ModelOf is the model that req asks for, own if it names none. A request without a model or without messages cannot be
+// sent anywhere.
+func ModelOf(req *llm.Request, own string) (model string, _ *llm.Error) {
+	model = req.Model
+	FillIn(&model, own)
+	switch {
+	case len(req.Messages) == 0 && req.System == "":
+		return model, Invalid("the request has no messages; set Request.Messages")
+	case model == "":
+		return model, Invalid("no model is named; set Model of the request, the deployment or the adapter")
+	}
+	return model, nil
+}
+
+// ExtraNames are the keys of Extra that are meant for an API: its own name, then the provider's, which is the more
+// particular.
+func ExtraNames(own, provider string) []string {
+	if provider == own {
+		return []string{own}
+	}
+	return []string{own, provider}
+}
+
+// Extend is a body with what the request's Extra under names wants in it, the last name over the others.
+func Extend(body []byte, req *llm.Request, names []string) ([]byte, *llm.Error) {
+	patches, bad := Patches(req.Extra, names)
+	for _, patch := range patches {
+		body = wire.Merge(body, patch)
+	}
+	return body, bad
+}
+
+// Patches are the objects in a request's Extra under names, in their order.
+func Patches(extra map[string]json.RawMessage, names []string) (all []json.RawMessage, _ *llm.Error) {
+	for _, name := range names {
+		patch, ok := extra[name]
+		if !ok {
+			continue
+		}
+		if !wire.IsObject(patch) {
+			return nil, Invalid("Extra[%q] is not a JSON object", name)
+		}
+		all = append(all, patch)
+	}
+	return all, nil
+}
+
+// Patch is what a part's Extra under names wants with it. nil: nothing.
+func Patch(p *llm.Part, names []string, at Place) (json.RawMessage, *llm.Error) {
+	var patch json.RawMessage
+	if len(p.Extra) == 0 {
+		return nil, nil
+	}
+	for _, name := range names {
+		more, ok := p.Extra[name]
+		switch {
+		case !ok:
+		case !wire.IsObject(more):
+			return nil, Invalid("Extra[%q] of %v is not a JSON object", name, at)
+		case patch == nil:
+			patch = more
+		default:
+			patch = wire.Compose(patch, more)
+		}
+	}
+	return patch, nil
+}
+
+// Arguments are those of a tool call, which must be a JSON object; none are the empty one.
+func Arguments(c *llm.ToolCall, at Place) (json.RawMessage, *llm.Error) {
+	switch {
+	case c == nil:
+		return nil, Invalid("%v is a tool call without Call", at)
+	case len(c.Arguments) == 0:
+		return json.RawMessage("{}"), nil
+	case !wire.IsObject(c.Arguments):
+		return nil, Invalid("the arguments of the tool call %v are not a JSON object", at)
+	}
+	return c.Arguments, nil
+}
+
+// Parameters are those of a tool as a JSON Schema, which must be an object; none are those of a tool without arguments.
+func Parameters(t *llm.Tool) (json.RawMessage, *llm.Error) {
+	switch {
+	case len(t.Parameters) == 0:
+		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+	case !wire.IsObject(t.Parameters):
+		return nil, Invalid("the parameters of the tool %q are not a JSON object", t.Name)
+	}
+	return t.Parameters, nil
+}
+
+// UnknownMode is the error of a tool choice whose mode there is not.
+func UnknownMode(mode llm.ToolMode) *llm.Error {
+	return Invalid("ToolChoice.Mode is %q; use %q, %q, %q or %q", mode, llm.ToolAuto, llm.ToolNone, llm.ToolRequired, llm.ToolNamed)
+}
+
+// Hash is the 64-bit FNV-1a of s, by which ids that a provider would not take become others that stay apart.
+func Hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// CallID is a tool call's id for an API that takes letters, digits, _ and - in it, at most so many; most 0: no bound. Ids of
+// other providers may hold more. The same id always becomes the same, and two that differ stay apart.
+func CallID(id string, most int) string {
+	clean := []byte(id)
+	bad := id == "" || most > 0 && len(id) > most
+	for i, c := range clean {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c != '_' && c != '-' {
+			clean[i], bad = '_', true
+		}
+	}
+	if !bad {
+		return id
+	}
+	if most > 0 {
+		clean = clean[:min(len(clean), most-17)]
+	}
+	return fmt.Sprintf("%s_%016x", bytes.TrimLeft(clean, "_"), Hash(id))
+}
+
+// Estimate is the usage that the provider told. Where it did not get to, it is a rough one, of the request and the bytes of
+// content that came, if any did.
+func (c *Call) Estimate(told llm.Usage, counted bool, out int) llm.Usage {
+	switch {
+	case counted:
+		return told
+	case !c.API.Begun():
+		return llm.Usage{}
+	}
+	return llm.Usage{Input: tokens(c.Req), Output: max((out+3)/4, 1), Estimated: true}
+}
+
+// tokens is a rough count of the input.
+func tokens(req *llm.Request) int {
+	n := len(req.System)
+	for i := range req.Messages {
+		n += 16
+		for j := range req.Messages[i].Parts {
+			p := &req.Messages[i].Parts[j]
+			n += len(p.Text)
+			if p.Call != nil {
+				n += len(p.Call.Arguments)
+			}
+			if p.Result != nil {
+				for k := range p.Result.Parts {
+					n += len(p.Result.Parts[k].Text)
+				}
+			}
+			if p.Kind == llm.PartImage || p.Kind == llm.PartFile || p.Kind == llm.PartAudio {
+				n += 4000
+			}
+		}
+	}
+	for i := range req.Tools {
+		n += len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
+	}
+	return (n + 3) / 4
+}

@@ -1,0 +1,136 @@
+package wiretest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/modelchain/llm"
+)
+
+// Part is p of a kind.
+func Part(kind llm.PartKind, p llm.Part) llm.Part {
+	p.Kind = kind
+	return p
+}
+
+// Call is a tool call.
+func Call(id, name, args string) llm.Part {
+	return llm.Part{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}}
+}
+
+// Result is a tool's result.
+func Result(id string, isError bool, parts ...llm.Part) llm.Part {
+	return llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{CallID: id, Parts: parts, IsError: isError}}
+}
+
+// Message is a turn.
+func Message(role llm.Role, parts ...llm.Part) llm.Message {
+	return llm.Message{Role: role, Parts: parts}
+}
+
+// Sent is the body that a request becomes at a model that m makes for a server, which gives answer.
+func Sent(t testing.TB, m func(http.HandlerFunc) llm.Caller, answer string, req *llm.Request) string {
+	t.Helper()
+	var s Recorder
+	if _, err := m(s.Of(Says(200, JSON, answer))).Call(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	return s.Body()
+}
+
+// Golden compares a body with a file, white space apart. update: the file is written first.
+func Golden(t testing.TB, file, body string, update bool) {
+	t.Helper()
+	if update {
+		var out bytes.Buffer
+		if err := json.Indent(&out, []byte(body), "", "\t"); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		out.WriteByte('\n')
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file) //nolint:gosec // the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want bytes.Buffer
+	if err := json.Compact(&got, []byte(body)); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if err := json.Compact(&want, golden); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want.Bytes()) { // order and numbers count
+		t.Errorf("%s:\n got %s\nwant %s", file, got.Bytes(), want.Bytes())
+	}
+	if strings.Contains(body, "secret-label") {
+		t.Error("a label was sent")
+	}
+}
+
+// Untouched checks that a call does not write to its request, which fresh makes.
+func Untouched(t testing.TB, c llm.Caller, fresh func() *llm.Request) {
+	t.Helper()
+	req := fresh()
+	for range 2 {
+		if _, err := c.Call(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := fresh(); !reflect.DeepEqual(req, want) {
+		t.Errorf("got %+v, want %+v", req, want)
+	}
+}
+
+// A Refusal is a request that cannot be sent, and what the error says.
+type Refusal = struct {
+	Name  string
+	Req   *llm.Request
+	Class llm.Class
+	Says  string
+}
+
+// Refuses checks that requests end unsent at the models that m makes for a server.
+func Refuses(t *testing.T, m func(http.HandlerFunc) llm.Caller, refusals []Refusal) {
+	for _, c := range refusals {
+		t.Run(c.Name, func(t *testing.T) {
+			var s Recorder
+			resp, err := m(s.Of(Says(200, JSON, "{}"))).Call(t.Context(), c.Req)
+			e := Failure(t, resp, err)
+			if e.Class != c.Class || !strings.Contains(e.Error(), c.Says) || e.Commit != llm.CommitNone || s.Calls() != 0 {
+				t.Errorf("%v of class %v, commit %v, after %d requests; want %v, %q", e, e.Class, e.Commit, s.Calls(), c.Class, c.Says)
+			}
+		})
+	}
+}
+
+// BenchStream measures the cost of a delta from the socket, or the memory, to the sink: a part of a whole call.
+func BenchStream(b *testing.B, c llm.Caller) {
+	n := 0
+	req := Ask("hi")
+	req.Sink = func(llm.Delta) error { n++; return nil }
+	bench(b, c, req, false)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/delta")
+}
+
+// BenchCall measures a whole call.
+func BenchCall(b *testing.B, c llm.Caller) { bench(b, c, Ask("hi"), false) }
+
+// BenchFailure measures a call that fails, whose evidence is read and classified.
+func BenchFailure(b *testing.B, c llm.Caller) { bench(b, c, Ask(strings.Repeat("hi ", 10)), true) }
+
+func bench(b *testing.B, c llm.Caller, req *llm.Request, fails bool) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Call(b.Context(), req); (err != nil) != fails {
+			b.Fatal(err)
+		}
+	}
+}
