@@ -1,20 +1,3 @@
-// Package anthropic speaks to Anthropic's Messages API and to everything that speaks like it.
-//
-// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
-// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
-// headers, type, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
-//
-// Requests are built by, and sent through, the official github.com/anthropics/anthropic-sdk-go with its retries, its spans
-// and its look at the environment off; [Model.Client] gives its client for calls that are no messages. Answers and failures
-// are read here, over the same http.Client: the SDK takes a stream that ends too early, a page, or an error without framing
-// for a good end.
-//
-// What has no place in this library's vocabulary passes through Extra["anthropic"]. That of a Request is merged into the
-// body: thinking, metadata, server tools. That of a Part is merged into its block: cache_control, citations. A Part of an
-// answer carries there what its block had beyond text and call, such as the signature of a thinking block, and giving the
-// Part back unchanged gives the API its block back. A block without a counterpart, such as redacted thinking or the
-// traffic of a server tool, is a reasoning Part without text that holds the whole block.
 package anthropic
 
 import (

@@ -1,27 +1,3 @@
-// Package bedrock speaks to Amazon Bedrock's Converse API, and so to every model that it serves.
-//
-// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
-// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
-// headers, exception, the start of the body, how far the request got and what had arrived of the answer. Keys and tokens are
-// taken out of all of it.
-//
-// Requests are addressed, signed and sent by the official github.com/aws/aws-sdk-go-v2/service/bedrockruntime with its
-// retries and its look at the environment off; [Model.Client] gives its client for calls that are no conversations. Their
-// bodies are written here, since the SDK's types lose the order and the large numbers of a JSON Schema. Answers are read
-// here too, frames by the SDK's decoder: the SDK takes a stream that breaks off for a good end, keeps no bodies of failures,
-// and drops what is newer than itself.
-//
-// What has no place in this library's vocabulary passes through Extra["bedrock"]. That of a Request is merged into the body:
-// guardrailConfig, additionalModelRequestFields, performanceConfig, serviceTier. That of a Part is merged into its content
-// block, such as {"document":{"citations":{"enabled":true}}}; a cachePoint in it follows the block as one of its own, and
-// one that names another kind of block is that block. A Part of an answer carries there what its block had beyond text and
-// call, such as the signature of reasoning, and giving the Part back unchanged gives the API its block back. A block without
-// a counterpart is a reasoning Part without text that holds the whole block. Reasoning without any such Extra, which is
-// another provider's, is not sent.
-//
-// The API has no seed, no JSON without a schema and no "none" among its tool choices: Request.Seed is not sent,
-// llm.FormatJSON is refused, and with llm.ToolNone the tools stay out of a request, which fails where the conversation holds
-// calls. Images, files and audio go by content or by an s3:// address.
 package bedrock
 
 import (

@@ -1,20 +1,3 @@
-// Package gemini speaks to Google's Gemini models: to the Gemini Developer API with a key, and to Vertex AI with a project, a
-// location and access tokens.
-//
-// A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
-// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
-// headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
-//
-// Requests are written with the types of google.golang.org/genai, and [Model.Client] gives its client for calls that are no
-// chat. Answers and failures are read here, over the same http.Client: the SDK hides the headers of failures, takes a comment
-// in a stream for damage, and a stream that ends too early for a good end.
-//
-// What has no place in this library's vocabulary passes through Extra["gemini"]. That of a Request is merged into the body:
-// safetySettings, cachedContent, the tools that Google runs. That of a Part is merged into its part of the body:
-// videoMetadata, mediaResolution. A Part of an answer carries there what its part had beyond text, data and call, such as
-// its thoughtSignature, and giving the Part back unchanged gives the API its part back. A part without a counterpart, such as
-// code that Google ran, is a reasoning Part without text that holds the whole part.
 package gemini
 
 import (

@@ -1,14 +1,3 @@
-// Package openai speaks to OpenAI and to everything that speaks like it: Azure, Groq, DeepSeek, Mistral, OpenRouter, vLLM,
-// Ollama and any other server with a /chat/completions, for which a [Model] is, or a /responses, for which [Responses] is.
-//
-// Both make exactly one HTTP request a call: they neither retry nor wait, which is what the stages around them are for.
-// Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
-// headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
-//
-// Chats are written as github.com/sashabaranov/go-openai has them, and [Model.Client] gives its client for other calls. Answers
-// and failures of chats are read here, over the same http.Client: that client drops headers, unknown fields and several
-// kinds of errors in streams.
 package openai
 
 import (
