@@ -19,7 +19,6 @@ import (
 	"github.com/modelchain/llm/tokens"
 )
 
-// region: gateway
 func gateway(primary, fallback openai.Config, cooldowns *middleware.Cooldowns) *llm.Pipeline {
 	perDeployment := llm.New(
 		cooldowns.Stage(),
@@ -40,8 +39,6 @@ func gateway(primary, fallback openai.Config, cooldowns *middleware.Cooldowns) *
 		middleware.Deadline(middleware.DeadlineConfig{Total: 30 * time.Second}),
 	).Then(middleware.TokenRouter(middleware.TokenRouterConfig{Counter: tokens.For(primary.Model), Normal: chat}))
 }
-
-// endregion
 
 func main() {
 	if err := run(context.Background(), os.Stdout); err != nil {
