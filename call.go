@@ -21,6 +21,7 @@ type derived struct {
 	counter TokenCounter
 	watched *watched                    // whose request this was, before it was derived further
 	do      func(context.Context) error // what a Guard's leaf runs
+	needs   Capabilities                // that a deployment has to declare
 }
 
 func (s scope) extras() derived {
@@ -55,6 +56,19 @@ func (r *Request) WithCounter(c TokenCounter) *Request {
 	}
 	more := r.scope.extras()
 	more.counter = c
+	d.scope.derived = &more
+	return d
+}
+
+// Require derives a request that is served only by deployments which declare all of c, also where it cannot be told from the
+// request. One that declares nothing is refused too.
+func (r *Request) Require(c Capabilities) *Request {
+	d := r.Clone()
+	if d == nil {
+		return nil
+	}
+	more := r.scope.extras()
+	more.needs |= c
 	d.scope.derived = &more
 	return d
 }

@@ -123,8 +123,12 @@ func (c Chain) Then(leaf Caller) *Pipeline {
 		node := Node{Name: s.Name, Config: s.Config, Children: []Node{p.node}}
 		if d, ok := next.(Describer); ok {
 			// A stage that shows its settings knows them better than the configuration it was made from.
-			if own := d.Describe(); own.Config != nil {
+			own := d.Describe()
+			if own.Config != nil {
 				node.Config = own.Config
+			}
+			if len(own.Children) > 1 { // it has Callers of its own beside what it wraps
+				node.Children = append(node.Children, own.Children[1:]...)
 			}
 		} else {
 			next = &link{next, node}

@@ -272,6 +272,9 @@ func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
 			return e
 		}
 	}
+	if lacks := r.scope.extras().needs &^ d.Has; lacks != 0 {
+		return d.fail(Unsupported, "the request is for deployments that declare %v; this one declares %v", lacks, d.Has)
+	}
 	if d.Has != 0 {
 		if lacks := needs(r) &^ d.Has; lacks != 0 {
 			return d.fail(Unsupported, "the request needs %v; this deployment has %v", lacks, d.Has)

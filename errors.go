@@ -209,7 +209,8 @@ type Error struct {
 	CoolUntil bool
 	// Advice is the provider's word on repeating.
 	Advice Advice
-	// Partial is what was received before the break. nil: nothing.
+	// Partial is what was handed out before the break, as far as the model's Caller tells, or exactly with the stage interrupt.
+	// nil: nothing was.
 	Partial *Response
 	// Usage is what the failed attempt consumed, as far as known.
 	Usage Usage

@@ -28,32 +28,43 @@ type sinkTap struct {
 	inside bool
 	err    error
 
-	// Of the deltas, those whose reading was timed.
-	timed   int
-	reading time.Duration
+	look    int           // the next delta whose reading is timed
+	timed   int           // how many were
+	reading time.Duration // what they took
 }
 
 func (s *sinkTap) sink(d Delta) error {
 	if s.err != nil {
 		return s.err
 	}
-	// The first ones and then fewer and fewer: a look at the clock costs more than all else that is done with a delta.
-	timed, began := s.n&(s.n-1) == 0 || s.n%64 == 0, time.Duration(0)
-	if timed {
-		began = time.Since(s.a.Start)
+	if s.n == s.look {
+		return s.timedSink(d)
 	}
-	if s.n == 0 {
-		s.a.FirstDelta = began
-	}
+	return s.hand(d)
+}
+
+func (s *sinkTap) hand(d Delta) error {
 	s.n++
 	s.inside = true
 	err := s.next(d)
 	s.inside = false
-	if timed {
-		s.timed++
-		s.reading += time.Since(s.a.Start) - began
+	if err != nil {
+		s.err = err
 	}
-	s.err = err
+	return err
+}
+
+// timedSink is for the first deltas and then fewer and fewer: a look at the clock costs more than all else that is done with
+// one.
+func (s *sinkTap) timedSink(d Delta) error {
+	began := time.Since(s.a.Start)
+	if s.n == 0 {
+		s.a.FirstDelta = began
+	}
+	s.look += min(max(s.look, 1), 64)
+	err := s.hand(d)
+	s.timed++
+	s.reading += time.Since(s.a.Start) - began
 	return err
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Sink receives an answer piece by piece. It is called in order and never concurrently. Its error ends the call, which
-// returns an error that wraps it.
+// A Sink receives an answer piece by piece. It is called in order and never concurrently, and may keep what it receives. Its
+// error ends the call, which returns an error that wraps it.
 type Sink func(Delta) error
 
 // DeltaKind says what a [Delta] carries.
@@ -23,9 +23,10 @@ const (
 	DeltaRefusal                    // Text continues the refusal
 	DeltaToolCall                   // Call continues a tool call
 	DeltaEnd                        // Response is the whole answer; the last element of [Stream], never handed to a Sink
+	DeltaNotice                     // Text is not the model's: a stage tells the reader something, such as that the answer broke off
 )
 
-var deltaNames = [...]string{"text", "reasoning", "refusal", "tool_call", "end"}
+var deltaNames = [...]string{"text", "reasoning", "refusal", "tool_call", "end", "notice"}
 
 // String is the kind in lower case.
 func (k DeltaKind) String() string {

@@ -85,14 +85,23 @@ func BenchmarkOnionParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkOnionStream is one delta's way through the onion, beside the same model called directly.
+// BenchmarkOnionStream is one delta's way through the onion, beside the same model called directly, and through the stages
+// that only a stream needs: the commit window, the limits on its silence, and what remembers the text in case it breaks.
 func BenchmarkOnionStream(b *testing.B) {
+	around := func(stage llm.Stage) func(llm.Caller) llm.Caller {
+		return func(c llm.Caller) llm.Caller { return stage.Wrap(c) }
+	}
 	for _, bench := range []struct {
 		name string
 		with func(llm.Caller) llm.Caller
 	}{
 		{"onion", onion},
 		{"model", func(c llm.Caller) llm.Caller { return c }},
+		{"commit", around(middleware.Commit(middleware.CommitConfig{}))},
+		{"limits", around(middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{
+			Total: 20 * time.Second, FirstToken: 10 * time.Second, Idle: 5 * time.Second,
+		}))},
+		{"interrupt", around(middleware.Interrupt(middleware.InterruptConfig{}))},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			c, req, seen := bench.with(noop(deltasPerCall)), question(), 0
@@ -105,10 +114,10 @@ func BenchmarkOnionStream(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(seen), "ns/delta")
 			b.StopTimer()
-			few := bench.with(noop(1))
+			few := bench.with(noop(100))
 			many := testing.AllocsPerRun(20, func() { call(b, c, req) })
 			one := testing.AllocsPerRun(20, func() { call(b, few, req) })
-			b.ReportMetric((many-one)/(deltasPerCall-1), "allocs/delta")
+			b.ReportMetric((many-one)/(deltasPerCall-100), "allocs/delta")
 		})
 	}
 }

@@ -70,6 +70,9 @@ func (m *Model) Count() int { return len(m.Calls()) }
 
 // Call does the next step.
 func (m *Model) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if req == nil {
+		return nil, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
+	}
 	m.mu.Lock()
 	s := m.steps[min(len(m.calls), len(m.steps)-1)]
 	m.calls = append(m.calls, Call{time.Now(), req.Clone()})

@@ -5,7 +5,7 @@
 //
 // Outermost first:
 //
-//	the call          telemetry → degrade or queue → budget → deadline → token router → fallback
+//	the call          telemetry → degrade or queue → budget → deadline → interrupt → token router → fallback
 //	each deployment   cooldown → retry → limiter → validate → commit window → attempt timeout → classify
 //	the leaf          llm.Deployment
 //
@@ -15,6 +15,7 @@
 //     puts in force, so it is needed only there.
 //   - Deadline is outside everything that repeats or moves a call: there is one budget of time, and attempts and waits share
 //     it.
+//   - Interrupt is outside everything that could still repeat or move a call: it acts when none of them may.
 //   - The token router is outside the fallback: what does not fit goes straight to a list of larger deployments.
 //   - Fallback stands between what concerns the call and what concerns one deployment. Each of its callers keeps stages of
 //     its own, so all retries of one deployment come before the next.
