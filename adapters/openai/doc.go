@@ -33,10 +33,11 @@
 //   - The finish reasons stop, length, tool_calls and content_filter, and other servers' words for them, are stop reasons; an
 //     answer with tool calls or a refusal stops with that, whatever the word. The word itself is Response.StopDetail. One that
 //     says that the answer is not whole, such as error or abort, is an error.
-//   - Usage has cached, cache-written and reasoning tokens; streams are asked for it with stream_options. Of a stream that
-//     breaks it is estimated.
-//   - RequestID is the header X-Request-Id, Request-Id, Apim-Request-Id or X-Ms-Request-Id, else the answer's id.
 //   - Response.Extra has, under the provider's name, the other fields of the answer, such as system_fingerprint.
+//   - Streams are asked for their usage with stream_options.
+//
+// Of both APIs: Usage has cached, cache-written and reasoning tokens, and is estimated of a stream that breaks. RequestID is
+// the header X-Request-Id, Request-Id, Apim-Request-Id or X-Ms-Request-Id, else the answer's id.
 //
 // Not handed on: choices beyond the first, and of the first its log probabilities, annotations, images and audio.
 //

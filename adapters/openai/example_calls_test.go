@@ -31,26 +31,22 @@ func ExampleModel_Call() {
 	// 12 tokens in, of which 8 cached; 2 out
 }
 
-// The Responses API, streamed.
+// The Responses API, streamed to a sink: llm.Stream is a loop around the same.
 func ExampleResponses_Call() {
 	server := httptest.NewServer(wiretest.Says(200, wiretest.SSE, helloWhole))
 	defer server.Close()
 
 	model := openai.NewResponses(openai.Config{BaseURL: server.URL + "/v1", APIKey: "made-up", Model: "gpt-5"})
-	req := &llm.Request{Messages: []llm.Message{llm.User("Say hello.")}, Effort: "low"}
-	for d, err := range llm.Stream(context.Background(), model, req) {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		switch d.Kind {
-		case llm.DeltaText:
+	resp, err := model.Call(context.Background(), &llm.Request{
+		Messages: []llm.Message{llm.User("Say hello.")},
+		Effort:   "low",
+		Sink: func(d llm.Delta) error {
 			fmt.Printf("%q ", d.Text)
-		case llm.DeltaEnd:
-			fmt.Println(d.Response.Stop, d.Response.Usage.Output, "tokens")
-		}
-	}
-	// Output: "Hel" "lo" end 2 tokens
+			return nil
+		},
+	})
+	fmt.Println(resp.Stop, resp.Usage.Output, "tokens", err)
+	// Output: "Hel" "lo" end 2 tokens <nil>
 }
 
 // Azure in both of its forms: the v1 API, where Model is the deployment's name in the body, and the dated one, where it is in

@@ -85,8 +85,8 @@ func Anywhere() []Verdict {
 		page("a proxy whose connection was ended", 503, "text/plain", envoy+"reset reason: connection termination", llm.Unavailable),
 		page("a proxy that could not connect in time", 503, "text/plain", envoy+"reset reason: connection timeout", llm.Unavailable),
 		page("a proxy without a server", 503, "text/plain", "no healthy upstream", llm.Unavailable),
-		page("a page of the edge", 520, "text/html; charset=UTF-8", "<!DOCTYPE html><html><head><title>example.com | 520: Web server is "+
-			"returning an unknown error</title></head></html>", llm.Unavailable),
+		page("a page of the edge", 520, "text/html; charset=UTF-8", "<!DOCTYPE html><html><head><title>example.com | 520: Web "+
+			"server is returning an unknown error</title></head></html>", llm.Unavailable),
 		page("a page without a title", 503, "text/html", "<html>upstream</html>", llm.Unavailable),
 		page("a server error that speaks of windows", 500, "",
 			`{"error":{"message":"failed to compute the maximum context length","type":"server_error"}}`, llm.Unavailable),
