@@ -191,8 +191,10 @@ func TestFailuresWithinChats(t *testing.T) {
 type keepAlive struct{ ctx context.Context } //nolint:containedctx // the request's
 
 func (k keepAlive) Read(p []byte) (int, error) {
+	second := time.NewTimer(time.Second)
+	defer second.Stop()
 	select {
-	case <-time.After(time.Second):
+	case <-second.C:
 		return copy(p, ": working\n\n"), nil
 	case <-k.ctx.Done():
 		return 0, k.ctx.Err()
