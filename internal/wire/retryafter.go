@@ -38,8 +38,8 @@ type Wait struct {
 //
 // The order is that of exactness: retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, retry-after; then the
 // body's own fields and the sentence in its message, the later of them; then resets: of a quota in the message, and
-// of an exhausted bucket in the headers. What is negative, not a number or beyond time.Duration counts as not told;
-// a past date is 0.
+// of an exhausted bucket in the headers. What is negative or not a number counts as not told; a past date is 0; a number
+// or a date beyond a century is a century. Of a list, or of several headers, the first good value counts.
 func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 	var w Wait
 	switch strings.ToLower(get(h, "X-Should-Retry")) {
@@ -64,14 +64,17 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 		{"X-Ms-Retry-After-Ms", time.Millisecond, false},
 		{"X-Amz-Retry-After", time.Millisecond, true},
 	} {
-		v := get(h, k.name)
-		if v == "" || k.whole && strings.Contains(v, ".") {
-			continue
-		}
-		if d, ok := units(v, k.unit); ok {
-			w.Explicit = true
-			set(d, strings.ToLower(k.name))
-			return w
+		for _, list := range values(h, k.name) {
+			for v := range strings.SplitSeq(list, ",") {
+				if k.whole && strings.ContainsAny(v, ".eE") {
+					continue
+				}
+				if d, ok := units(v, k.unit); ok {
+					w.Explicit = true
+					set(d, strings.ToLower(k.name))
+					return w
+				}
+			}
 		}
 	}
 	for _, v := range values(h, "Retry-After") {
@@ -135,9 +138,27 @@ func values(h http.Header, name string) []string {
 	return h[strings.ToLower(name)]
 }
 
-// after reads a Retry-After: seconds, a date, and what proxies make of them: a duration with its units, an instant.
+// after reads a Retry-After: seconds, a date, and what proxies make of them: a duration with its units, an instant, a list.
 func after(v string, now time.Time) (time.Duration, bool) {
-	v = strings.TrimSpace(v)
+	for v = strings.Trim(v, ", \t"); v != ""; v = strings.TrimLeft(v, ", \t") {
+		first, rest, more := strings.Cut(v, ",")
+		if n := len(http.TimeFormat); len(first) == len("Mon") && (len(v) == n || len(v) > n && v[n] == ',') {
+			first, rest = v[:n], v[n:] // a date has a comma of its own
+		} else if more && len(v) < len("Wednesday, 02-Jan-06 15:04:05 GMT.") {
+			if _, err := http.ParseTime(v); err == nil { // so has its older form
+				first, rest = v, ""
+			}
+		}
+		if d, ok := one(strings.TrimSpace(first), now); ok {
+			return d, true
+		}
+		v = rest
+	}
+	return 0, false
+}
+
+// one reads one value of a Retry-After.
+func one(v string, now time.Time) (time.Duration, bool) {
 	if d, ok := units(v, time.Second); ok {
 		if at, ok := epoch(v, now); ok {
 			return until(at, now), true

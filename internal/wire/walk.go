@@ -10,8 +10,9 @@ import (
 // A walker collects facts from values. depth counts layers of errors; fields of deeper layers replace those of
 // outer ones.
 type walker struct {
-	f    *Facts
-	left int
+	f        *Facts
+	left     int
+	messages int // so far
 	// The depths at which the fields were found.
 	msgAt, statusAt, codeAt, typeAt, otherAt int
 	aside                                    int // above 0: inside details, which add facts but are not the message
@@ -264,7 +265,7 @@ func (w *walker) nested(k string, v value, depth int) {
 				if !ok {
 					return
 				}
-				sum += d
+				sum = min(sum+d, longest)
 			}
 			w.delay(sum.String(), time.Second, true)
 		}
