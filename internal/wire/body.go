@@ -12,6 +12,8 @@ const (
 	maxLayers = 8        // error inside error inside error
 	maxCodes  = 32
 	maxText   = 16 << 10 // bytes of messages kept for reading
+
+	maxMessages = 128 // messages looked at, as each is compared with those before it
 )
 
 // Facts are what a failing answer's body says.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,15 @@ func TestNormMeetsSpellings(t *testing.T) {
 	}
 }
 
+// numbered is 64 KiB of the format, with numbers from 0.
+func numbered(format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < MaxBody; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 // hostile bodies are deep, long or repetitive. None may cost more than reading them.
 func hostile() map[string]string {
 	quoted := "x"
@@ -178,6 +188,9 @@ func hostile() map[string]string {
 		"many codes":             "[" + strings.Repeat(`{"code":"c"},`, 1<<16),
 		"many different details": `{"error":{"details":[` + strings.Repeat(`{"reason":"r","message":"m m m"},`, 1<<15),
 		"long text":              strings.Repeat("try again in 5 s ", 1<<17),
+		"many messages":          `{"error":{` + numbered(`"msg":"a%d",`),
+		"many codes of words":    `{"error":{` + numbered(`"code":"a %d",`),
+		"many messages of json":  `{"error":{` + numbered(`"msg":"{%d {[{",`),
 		"long escape":            `{"error":"` + strings.Repeat(`\\`, 1<<20),
 		"one long message":       `{"error":{"message":"` + strings.Repeat("rate limit ", 1<<18) + `"}}`,
 		"quoted again and again": quoted,
@@ -202,6 +215,15 @@ func TestHostileBodies(t *testing.T) {
 				t.Errorf("%d codes, %d bytes of text, message of %d", len(f.Codes), len(f.Text), len(f.Message))
 			}
 		})
+	}
+}
+
+// Each message is looked for among those before it and added to them, so it is their number that must not grow.
+func TestFewMessagesOfABodyAreKept(t *testing.T) {
+	for name, body := range hostile() {
+		if f := Unwrap(body); strings.Count(f.Text, "\n") > maxMessages {
+			t.Errorf("%s: %d messages", name, strings.Count(f.Text, "\n"))
+		}
 	}
 }
 

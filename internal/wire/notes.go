@@ -17,7 +17,7 @@ func (w *walker) message(s string, depth int) {
 		return
 	}
 	w.prefix(s)
-	if !strings.Contains(f.Text, s) {
+	if w.messages++; w.messages <= maxMessages && !strings.Contains(f.Text, s) {
 		if f.Text != "" {
 			f.Text += "\n"
 		}
