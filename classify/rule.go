@@ -56,7 +56,8 @@ type Rule struct {
 	Code []string `json:"code,omitempty"`
 	// Param lists the fields of the request that the provider complains about. A * stands for anything.
 	Param []string `json:"param,omitempty"`
-	// Phrase lists texts that the messages hold, in lower case. A * stands for up to 120 bytes.
+	// Phrase lists texts that the messages hold, in lower case. A * stands for up to 120 bytes. A built-in row does not
+	// take what an answer quotes from the request for the provider's words.
 	Phrase []string `json:"phrase,omitempty"`
 	// Pattern must match the messages, or the body where it has none. They are as the provider wrote them, so (?i)
 	// helps.
@@ -169,10 +170,11 @@ type row struct {
 	phrases, vetoes          []phrase
 	owner                    llm.Owner
 	provider                 string
+	trust                    trust
 }
 
 func compile(r *Rule) *row {
-	c := &row{Rule: r, owner: r.Owner, provider: strings.ToLower(r.Provider)}
+	c := &row{Rule: r, owner: r.Owner, provider: strings.ToLower(r.Provider), trust: trustOf(r)}
 	if c.owner == llm.OwnerUnknown {
 		c.owner = r.Class.Owner()
 	}
@@ -207,7 +209,8 @@ func (r *row) matches(f *finding) bool {
 		len(r.phrases) > 0 && !f.holdsAny(r.phrases),
 		r.Pattern != nil && !r.Pattern.MatchString(f.raw()),
 		len(r.vetoCodes) > 0 && anyCode(r.vetoCodes, f.facts.Codes),
-		len(r.vetoes) > 0 && f.holdsAny(r.vetoes):
+		len(r.vetoes) > 0 && f.holdsAny(r.vetoes),
+		r.Step == StepText && !f.believes(r):
 		return false
 	}
 	return true

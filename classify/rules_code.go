@@ -60,7 +60,7 @@ func codeRules() []Rule {
 				"prohibited_content", "moderation_blocked", "content_moderation*", "guardrail_intervened",
 				"guardrail_violation", "safety_violation", "usage_policy_violation", "illegal_prompt",
 				"censorship_blocked", "content_policy_error", "content_blocked", "image_safety", "model_armor",
-				"cyber_policy",
+				"cyber_policy", "image_content_policy_violation",
 			},
 			Class: llm.Refused, Source: "OpenAI, Azure, DashScope, Volcengine, OpenRouter metadata",
 		},

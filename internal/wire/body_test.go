@@ -152,6 +152,43 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
+func TestWhatStandsWithinAMessageIsTold(t *testing.T) {
+	const inner = `{"error":{"code":"in_n","message":"m"}}`
+	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	for _, tt := range []struct {
+		name, body             string
+		inside, quoted, stands bool // stands: the inner code is read without looking into messages too
+	}{
+		{"a body", inner, false, false, true},
+		{"prose before a body", "HTTP 400: " + inner, false, false, true},
+		{"bytes of Python", "b'" + inner + "'", false, false, true},
+		{"a body as a text", quote(inner), false, false, true},
+		{"a message that is JSON", `{"error":` + quote(inner) + `}`, false, false, true},
+		{"a field for what a server said", `{"error":{"message":"x","metadata":{"raw":` + quote(inner) + `}}}`, false, false, true},
+		{"prose before JSON in a message", `{"error":` + quote("it said: "+inner) + `}`, true, false, false},
+		{"JSON in quotes", `{"error":` + quote("bad value '"+inner+"'") + `}`, true, true, false},
+		{"a body with JSON in quotes", "bad value '" + inner + "'", true, true, false},
+		{"a relay's quotes", `{"error":` + quote("upstream returned '"+inner+"'") + `}`, true, false, false},
+		{"bytes in a message", `{"error":` + quote("AcmeException - b'"+inner+"'") + `}`, true, false, false},
+		{"a code before a message", "in_n: m", true, false, false},
+		{"LiteLLM's class", "litellm.in_n: m", true, false, false},
+		{"LiteLLM's class in prose", "bad value litellm.inn", true, true, false},
+	} {
+		f, plain := Unwrap(tt.body), UnwrapPlain(tt.body)
+		has := slices.Contains(f.Codes, "inn") || slices.Contains(f.Codes, "in") // of litellm's, the letters
+		if f.Inside != tt.inside || f.Quoted != tt.quoted || !has {
+			t.Errorf("%s: inside %v, quoted %v, codes %q", tt.name, f.Inside, f.Quoted, f.Codes)
+		}
+		if slices.Contains(plain.Codes, "inn") != tt.stands || plain.Text == "" || plain.Inside || plain.Quoted {
+			t.Errorf("%s: plain has %+v", tt.name, plain)
+		}
+	}
+	f := UnwrapPlain(`{"error":{"code":"o"}}`)
+	if f.Add("", "", "", "it said: "+inner); slices.Contains(f.Codes, "inn") || !strings.Contains(f.Text, "it said") {
+		t.Errorf("an added message: %+v", f)
+	}
+}
+
 func TestNormMeetsSpellings(t *testing.T) {
 	for _, s := range []string{"ThrottlingException", "throttling_exception", "com.amazon#ThrottlingException",
 		"ThrottlingException:http://internal/x", "THROTTLING-EXCEPTION"} {

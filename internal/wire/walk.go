@@ -12,7 +12,8 @@ import (
 type walker struct {
 	f        *Facts
 	left     int
-	messages int // so far
+	messages int  // so far
+	field    bool // a text is a field's even at depth 0, and not a body
 	// The depths at which the fields were found.
 	msgAt, statusAt, codeAt, typeAt, otherAt int
 	aside                                    int // above 0: inside details, which add facts but are not the message
@@ -25,7 +26,7 @@ func (w *walker) text(s string, depth int) {
 		return
 	}
 	if depth <= maxLayers {
-		if v, before, ok := find(s, &w.left); ok && looksLikeError(v, before) {
+		if v, before, ok := find(s, &w.left); ok && looksLikeError(v, before) && w.inside(before, depth) {
 			before = strings.TrimRight(strings.TrimSpace(before), ":- ")
 			if before != "" {
 				w.litellm(before)
@@ -44,6 +45,41 @@ func (w *walker) text(s string, depth int) {
 	}
 	w.litellm(s)
 	w.message(s, depth)
+}
+
+// inside reports whether JSON behind the prose before it is to be read, and notes that it was.
+func (w *walker) inside(before string, depth int) bool {
+	if before = strings.TrimSpace(before); before == "" {
+		return true
+	}
+	q := quoted(before)
+	if w.f.plain {
+		return !q && depth == 0 && !w.field
+	}
+	w.f.Inside = w.f.Inside || q || depth > 0 || w.field
+	w.f.Quoted = w.f.Quoted || q
+	return true
+}
+
+// quoted reports whether prose ends within quotes that are not Python's mark of bytes and not around what another server
+// answered.
+func quoted(prose string) bool {
+	n := len(prose) - 1
+	switch prose[n] {
+	case '"', '\'', '`':
+	default:
+		return false
+	}
+	if n > 0 && prose[n-1] == 'b' && (n == 1 || prose[n-2] == ' ' || prose[n-2] == '-' || prose[n-2] == ':') {
+		return false
+	}
+	lead := strings.ToLower(prose[max(0, n-40):n])
+	for _, word := range [...]string{"upstream", "provider", "exception", "returned", "error code", "status code"} {
+		if strings.Contains(lead, word) {
+			return false
+		}
+	}
+	return true
 }
 
 var unquote = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
