@@ -217,6 +217,7 @@ type finding struct {
 	family, told string
 	text         string // the messages, folded
 	sieve        sieve
+	marks        uint64 // of the codes
 	body         string
 	answered     bool // the provider answered, in whatever way, and the answer is a failure
 	evParam      string
@@ -260,14 +261,15 @@ func (f *finding) rowsOf() string {
 func find(e *llm.Error) *finding {
 	ev := &e.Evidence
 	f := &finding{phase: ev.Phase, family: Family(e.Provider), body: ev.Body, evParam: ev.Param}
-	f.facts = read(ev)
+	f.read(ev)
+	f.marks = marksOf(f.facts.Codes)
 	f.wait = wire.RetryAfter(ev.Header, &f.facts, time.Now())
 	f.status = effective(ev.Status, f.facts.Status)
 	f.told = told(&f.facts, ev.Header, ev.Body)
 	ok := ev.Status >= 200 && ev.Status < 300
 	f.answered = ev.Status != 0 && !ok || f.facts.Error
 	if !f.answered { // an answer's own words are not a failure's
-		f.facts.Codes, f.facts.Text = nil, ""
+		f.facts.Codes, f.facts.Text, f.marks = nil, "", 0
 	}
 	f.text = fold(f.facts.Text)
 	f.sieve.fill(f.text)

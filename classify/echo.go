@@ -227,24 +227,24 @@ func closing(text string, i int, level trust) int {
 
 // read gathers the facts of e. Those from within messages do not count where the request is at fault and either they stand
 // in quotes or a code outside of them blames the request.
-func read(ev *llm.Evidence) wire.Facts {
-	facts := gather(ev, wire.Unwrap(ev.Body))
-	if !facts.Inside {
-		return facts
+func (f *finding) read(ev *llm.Evidence) {
+	f.facts = wire.Unwrap(ev.Body)
+	gather(ev, &f.facts)
+	if !f.facts.Inside {
+		return
 	}
-	plain := gather(ev, wire.UnwrapPlain(ev.Body))
-	if faults(effective(ev.Status, plain.Status), plain.Codes) && (facts.Quoted || blames(plain.Codes)) {
-		return plain
+	plain := wire.UnwrapPlain(ev.Body)
+	gather(ev, &plain)
+	if faults(effective(ev.Status, plain.Status), plain.Codes) && (f.facts.Quoted || blames(plain.Codes)) {
+		f.facts = plain
 	}
-	return facts
 }
 
-func gather(ev *llm.Evidence, facts wire.Facts) wire.Facts {
+func gather(ev *llm.Evidence, facts *wire.Facts) {
 	if ev.Code != "" || ev.Type != "" || ev.Message != "" {
 		facts.Add(ev.Code, ev.Type, ev.Param, ev.Message)
 		facts.Error = true
 		facts.Empty = false
 	}
 	facts.AddHeader(ev.Header)
-	return facts
 }

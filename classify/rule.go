@@ -171,6 +171,7 @@ type row struct {
 	owner                    llm.Owner
 	provider                 string
 	trust                    trust
+	marks                    uint64 // of codes
 }
 
 func compile(r *Rule) *row {
@@ -180,6 +181,7 @@ func compile(r *Rule) *row {
 	}
 	for _, s := range r.Code {
 		c.codes = append(c.codes, newGlob(s))
+		c.marks |= c.codes[len(c.codes)-1].mark
 	}
 	for _, s := range r.VetoCode {
 		c.vetoCodes = append(c.vetoCodes, newGlob(s))
@@ -200,7 +202,7 @@ func compile(r *Rule) *row {
 func (r *row) matches(f *finding) bool {
 	switch {
 	case len(r.Status) > 0 && !slices.Contains(r.Status, f.status),
-		len(r.codes) > 0 && !anyCode(r.codes, f.facts.Codes),
+		len(r.codes) > 0 && (r.marks&f.marks == 0 || !f.hasCode(r.codes)),
 		len(r.params) > 0 && !slices.ContainsFunc(r.params, func(g glob) bool { return g.match(f.param()) }),
 		len(r.Phase) > 0 && !slices.Contains(r.Phase, f.phase),
 		r.MinWait > 0 && (!f.wait.Known || f.wait.D < r.MinWait),
@@ -216,6 +218,16 @@ func (r *row) matches(f *finding) bool {
 	return true
 }
 
+// hasCode is anyCode of the finding's codes, of which it looks only at globs whose mark they bear.
+func (f *finding) hasCode(globs []glob) bool {
+	for i := range globs {
+		if globs[i].mark&f.marks != 0 && slices.ContainsFunc(f.facts.Codes, globs[i].match) {
+			return true
+		}
+	}
+	return false
+}
+
 func anyCode(globs []glob, codes []string) bool {
 	for i := range globs {
 		if slices.ContainsFunc(codes, globs[i].match) {
@@ -226,14 +238,42 @@ func anyCode(globs []glob, codes []string) bool {
 }
 
 // A glob matches a code as wire.Norm writes it, with a * at either end or within.
-type glob struct{ parts []string }
+type glob struct {
+	parts []string
+	mark  uint64 // a bit that a code must bear to match
+}
 
 func newGlob(s string) glob {
 	parts := strings.Split(s, "*")
 	for i := range parts {
 		parts[i] = wire.Norm(parts[i])
 	}
-	return glob{parts}
+	g := glob{parts: parts, mark: anyMark}
+	if len(parts) == 1 {
+		g.mark = markOf(parts[0])
+	}
+	return g
+}
+
+const anyMark = 1 << 63 // every code bears it
+
+// markOf is one of 63 bits, by a code's length and its ends.
+func markOf(code string) uint64 {
+	if code == "" {
+		return anyMark
+	}
+	return 1 << ((uint(len(code))*7 + uint(code[0])*3 + uint(code[len(code)-1])) % 63)
+}
+
+func marksOf(codes []string) uint64 {
+	if len(codes) == 0 {
+		return 0
+	}
+	marks := uint64(anyMark)
+	for _, c := range codes {
+		marks |= markOf(c)
+	}
+	return marks
 }
 
 func (g *glob) match(s string) bool {

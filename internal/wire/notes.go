@@ -56,8 +56,10 @@ func (w *walker) code(s string, to *string, depth int) {
 	if len(s) > 512 {
 		s = s[:512]
 	}
-	if n, err := strconv.Atoi(s); err == nil {
-		w.status(n, depth)
+	if s[0] <= '9' { // an error of Atoi costs more than the number
+		if n, err := strconv.Atoi(s); err == nil {
+			w.status(n, depth)
+		}
 	}
 	at := &w.otherAt
 	switch to {

@@ -48,8 +48,10 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 	case "false":
 		w.Advice = AdviceDont
 	}
-	if at, err := http.ParseTime(get(h, "Date")); err == nil {
-		now = at
+	if date := get(h, "Date"); date != "" {
+		if at, err := http.ParseTime(date); err == nil {
+			now = at
+		}
 	}
 	w.Full = fullBucket(h)
 	set := func(d time.Duration, source string) {
@@ -57,12 +59,13 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 	}
 	for _, k := range [...]struct {
 		name  string
+		lower string
 		unit  time.Duration
 		whole bool
 	}{
-		{"Retry-After-Ms", time.Millisecond, false},
-		{"X-Ms-Retry-After-Ms", time.Millisecond, false},
-		{"X-Amz-Retry-After", time.Millisecond, true},
+		{"Retry-After-Ms", "retry-after-ms", time.Millisecond, false},
+		{"X-Ms-Retry-After-Ms", "x-ms-retry-after-ms", time.Millisecond, false},
+		{"X-Amz-Retry-After", "x-amz-retry-after", time.Millisecond, true},
 	} {
 		for _, list := range values(h, k.name) {
 			for v := range strings.SplitSeq(list, ",") {
@@ -71,7 +74,7 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 				}
 				if d, ok := units(v, k.unit); ok {
 					w.Explicit = true
-					set(d, strings.ToLower(k.name))
+					set(d, k.lower)
 					return w
 				}
 			}
@@ -135,7 +138,14 @@ func values(h http.Header, name string) []string {
 	if v := h[name]; len(v) > 0 {
 		return v
 	}
-	return h[strings.ToLower(name)]
+	var lower [48]byte // asked for many names that are mostly not there: no allocation
+	n := copy(lower[:], name)
+	for i := range n {
+		if c := lower[i]; c >= 'A' && c <= 'Z' {
+			lower[i] = c | 0x20
+		}
+	}
+	return h[string(lower[:n])]
 }
 
 // after reads a Retry-After: seconds, a date, and what proxies make of them: a duration with its units, an instant, a list.
