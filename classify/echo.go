@@ -201,9 +201,7 @@ func quote(c byte) bool { return c == '"' || c == '\'' || c == '`' }
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
 
 // opens reports whether the quote at i begins something: an apostrophe stands within a word or ends one.
-func opens(text string, i int) bool {
-	return text[i] != '\'' || (i == 0 || !letter(text[i-1])) && i+1 < len(text) && text[i+1] != ' '
-}
+func opens(text string, i int) bool { return text[i] != '\'' || i == 0 || !letter(text[i-1]) }
 
 // closing is where what the quote at i begins ends: at the next such quote or, with trustSure, at the last. Without an end
 // all that follows is quoted.

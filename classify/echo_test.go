@@ -105,6 +105,7 @@ func TestUnquoted(t *testing.T) {
 		{"one, but got two", "one, but got two", "one, "},
 		{"https://", "", ""},
 		{"'", "'", "'"},
+		{"a ' b' c", "a '' c", "a '' c"},
 	} {
 		clean := func(s string) string { return strings.ReplaceAll(s, "://", "") }
 		if got := unquoted(tt.in, trustOwn); clean(got) != clean(tt.own) {
@@ -119,7 +120,9 @@ func TestUnquoted(t *testing.T) {
 // FuzzEcho puts words into quotes: what is quoted never makes a 400 the account's failure.
 func FuzzEcho(f *testing.F) {
 	for _, s := range []string{"insufficient quota", "a' rate limit exceeded 'b", "it's overloaded", "\" invalid api key", "x\nquota",
-		`{"error":{"code":"insufficient_quota"}}`, "insufficient_quota: x", "litellm.RateLimitError", "`'\"", "https://a/b"} {
+		`{"error":{"code":"insufficient_quota"}}`, "insufficient_quota: x", "litellm.RateLimitError", "`'\"", "https://a/b",
+		`0{"Code":insuffiCientquota`, `x' {"code":"insufficient_quota"} 'y`,
+		` 00{"code":insufficient_quota"}`, " insufficient quota"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -61,25 +61,25 @@ func (w *walker) inside(before string, depth int) bool {
 	return true
 }
 
-// quoted reports whether prose ends within quotes that are not Python's mark of bytes and not around what another server
-// answered.
+// quoted reports whether something is quoted before JSON, which then may be within it or stand behind quotes that who is
+// quoted closed himself. Python's mark of bytes is no quote, and what another server answered is quoted by that server.
 func quoted(prose string) bool {
-	n := len(prose) - 1
-	switch prose[n] {
-	case '"', '\'', '`':
-	default:
-		return false
-	}
-	if n > 0 && prose[n-1] == 'b' && (n == 1 || prose[n-2] == ' ' || prose[n-2] == '-' || prose[n-2] == ':') {
-		return false
-	}
-	lead := strings.ToLower(prose[max(0, n-40):n])
-	for _, word := range [...]string{"upstream", "provider", "exception", "returned", "error code", "status code"} {
-		if strings.Contains(lead, word) {
-			return false
+	word := func(i int) bool { return i >= 0 && (wordByte[prose[i]] || prose[i] >= 0x80) }
+	for i := range len(prose) {
+		switch c := prose[i]; {
+		case c == '\'' && word(i-1): // an apostrophe
+		case c == '"' && word(i-1) && prose[i-1] == 'b' && !word(i-2):
+		case c == '"', c == '\'', c == '`', strings.HasPrefix(prose[i:], "“"), strings.HasPrefix(prose[i:], "‘"):
+			lead := strings.ToLower(prose[max(0, i-40):i])
+			for _, word := range [...]string{"upstream", "provider", "exception", "returned", "error code", "status code"} {
+				if strings.Contains(lead, word) {
+					return false
+				}
+			}
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 var unquote = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
