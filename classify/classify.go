@@ -3,6 +3,10 @@
 //
 // The table is data (see [Rule]): a row for each thing that providers really send, printed by [Classifier.Fprint],
 // extended by rows of the user's, which are asked first. Error.Rule names the row that decided.
+//
+// Where an answer finds fault with the request (400, 404, 413, 422 and the like), its message quotes what the user wrote.
+// There a code that names the fault decides before every phrase about the account, and what stands in quotes, in a URL or
+// behind "got" and "input:" is no evidence of the account's state. Rows of the user's see all of a message.
 package classify
 
 import (
@@ -213,9 +217,11 @@ type finding struct {
 	family, told string
 	text         string // the messages, folded
 	sieve        sieve
+	marks        uint64 // of the codes
 	body         string
 	answered     bool // the provider answered, in whatever way, and the answer is a failure
 	evParam      string
+	hearing      hearing
 }
 
 func (f *finding) param() string {
@@ -255,20 +261,15 @@ func (f *finding) rowsOf() string {
 func find(e *llm.Error) *finding {
 	ev := &e.Evidence
 	f := &finding{phase: ev.Phase, family: Family(e.Provider), body: ev.Body, evParam: ev.Param}
-	f.facts = wire.Unwrap(ev.Body)
-	if ev.Code != "" || ev.Type != "" || ev.Message != "" {
-		f.facts.Add(ev.Code, ev.Type, ev.Param, ev.Message)
-		f.facts.Error = true
-		f.facts.Empty = false
-	}
-	f.facts.AddHeader(ev.Header)
+	f.read(ev)
+	f.marks = marksOf(f.facts.Codes)
 	f.wait = wire.RetryAfter(ev.Header, &f.facts, time.Now())
 	f.status = effective(ev.Status, f.facts.Status)
 	f.told = told(&f.facts, ev.Header, ev.Body)
 	ok := ev.Status >= 200 && ev.Status < 300
 	f.answered = ev.Status != 0 && !ok || f.facts.Error
 	if !f.answered { // an answer's own words are not a failure's
-		f.facts.Codes, f.facts.Text = nil, ""
+		f.facts.Codes, f.facts.Text, f.marks = nil, "", 0
 	}
 	f.text = fold(f.facts.Text)
 	f.sieve.fill(f.text)

@@ -91,8 +91,8 @@ func told(f *wire.Facts, h http.Header, body string) string {
 		return "azure"
 	case len(h["X-Groq-Region"]) > 0 || len(h["X-Groq-Id"]) > 0:
 		return "groq"
-	case strings.Contains(body, "google.rpc.") || strings.Contains(body, "googleapis.com") ||
-		strings.Contains(body, "RESOURCE_EXHAUSTED"):
+	case strings.Contains(body, "RESOURCE_EXHAUSTED"), strings.Contains(body, "google") &&
+		(strings.Contains(body, "google.rpc.") || strings.Contains(body, "googleapis.com")):
 		return "google"
 	}
 	return ""

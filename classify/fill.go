@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -200,13 +201,18 @@ func (d deadlineCause) Is(target error) bool { return target == context.Deadline
 // redact takes keys out of every text of e.
 func redact(e *llm.Error) {
 	ev := &e.Evidence
-	for _, s := range [...]*string{&e.Message, &ev.Code, &ev.Type, &ev.Param, &ev.Message} {
-		*s = wire.Redact(*s)
-	}
 	if len(ev.Body) > wire.MaxBody {
 		ev.Body = ev.Body[:wire.MaxBody]
 	}
-	ev.Body = wire.Redact(ev.Body)
+	body := wire.Redact(ev.Body)
+	clean := len(body) == len(ev.Body) && body == ev.Body
+	for _, s := range [...]*string{&e.Message, &ev.Code, &ev.Type, &ev.Param, &ev.Message} {
+		if clean && len(*s) > 32 && strings.Contains(body, *s) {
+			continue // it was read a moment ago, as a part of the body
+		}
+		*s = wire.Redact(*s)
+	}
+	ev.Body = body
 	ev.Header = cleanHeader(ev.Header)
 	if e.Err == nil {
 		return

@@ -56,7 +56,8 @@ type Rule struct {
 	Code []string `json:"code,omitempty"`
 	// Param lists the fields of the request that the provider complains about. A * stands for anything.
 	Param []string `json:"param,omitempty"`
-	// Phrase lists texts that the messages hold, in lower case. A * stands for up to 120 bytes.
+	// Phrase lists texts that the messages hold, in lower case. A * stands for up to 120 bytes. A built-in row does not
+	// take what an answer quotes from the request for the provider's words.
 	Phrase []string `json:"phrase,omitempty"`
 	// Pattern must match the messages, or the body where it has none. They are as the provider wrote them, so (?i)
 	// helps.
@@ -169,15 +170,18 @@ type row struct {
 	phrases, vetoes          []phrase
 	owner                    llm.Owner
 	provider                 string
+	trust                    trust
+	marks                    uint64 // of codes
 }
 
 func compile(r *Rule) *row {
-	c := &row{Rule: r, owner: r.Owner, provider: strings.ToLower(r.Provider)}
+	c := &row{Rule: r, owner: r.Owner, provider: strings.ToLower(r.Provider), trust: trustOf(r)}
 	if c.owner == llm.OwnerUnknown {
 		c.owner = r.Class.Owner()
 	}
 	for _, s := range r.Code {
 		c.codes = append(c.codes, newGlob(s))
+		c.marks |= c.codes[len(c.codes)-1].mark
 	}
 	for _, s := range r.VetoCode {
 		c.vetoCodes = append(c.vetoCodes, newGlob(s))
@@ -198,7 +202,7 @@ func compile(r *Rule) *row {
 func (r *row) matches(f *finding) bool {
 	switch {
 	case len(r.Status) > 0 && !slices.Contains(r.Status, f.status),
-		len(r.codes) > 0 && !anyCode(r.codes, f.facts.Codes),
+		len(r.codes) > 0 && (r.marks&f.marks == 0 || !f.hasCode(r.codes)),
 		len(r.params) > 0 && !slices.ContainsFunc(r.params, func(g glob) bool { return g.match(f.param()) }),
 		len(r.Phase) > 0 && !slices.Contains(r.Phase, f.phase),
 		r.MinWait > 0 && (!f.wait.Known || f.wait.D < r.MinWait),
@@ -207,10 +211,21 @@ func (r *row) matches(f *finding) bool {
 		len(r.phrases) > 0 && !f.holdsAny(r.phrases),
 		r.Pattern != nil && !r.Pattern.MatchString(f.raw()),
 		len(r.vetoCodes) > 0 && anyCode(r.vetoCodes, f.facts.Codes),
-		len(r.vetoes) > 0 && f.holdsAny(r.vetoes):
+		len(r.vetoes) > 0 && f.holdsAny(r.vetoes),
+		r.Step == StepText && !f.believes(r):
 		return false
 	}
 	return true
+}
+
+// hasCode is anyCode of the finding's codes, of which it looks only at globs whose mark they bear.
+func (f *finding) hasCode(globs []glob) bool {
+	for i := range globs {
+		if globs[i].mark&f.marks != 0 && slices.ContainsFunc(f.facts.Codes, globs[i].match) {
+			return true
+		}
+	}
+	return false
 }
 
 func anyCode(globs []glob, codes []string) bool {
@@ -223,14 +238,42 @@ func anyCode(globs []glob, codes []string) bool {
 }
 
 // A glob matches a code as wire.Norm writes it, with a * at either end or within.
-type glob struct{ parts []string }
+type glob struct {
+	parts []string
+	mark  uint64 // a bit that a code must bear to match
+}
 
 func newGlob(s string) glob {
 	parts := strings.Split(s, "*")
 	for i := range parts {
 		parts[i] = wire.Norm(parts[i])
 	}
-	return glob{parts}
+	g := glob{parts: parts, mark: anyMark}
+	if len(parts) == 1 {
+		g.mark = markOf(parts[0])
+	}
+	return g
+}
+
+const anyMark = 1 << 63 // every code bears it
+
+// markOf is one of 63 bits, by a code's length and its ends.
+func markOf(code string) uint64 {
+	if code == "" {
+		return anyMark
+	}
+	return 1 << ((uint(len(code))*7 + uint(code[0])*3 + uint(code[len(code)-1])) % 63)
+}
+
+func marksOf(codes []string) uint64 {
+	if len(codes) == 0 {
+		return 0
+	}
+	marks := uint64(anyMark)
+	for _, c := range codes {
+		marks |= markOf(c)
+	}
+	return marks
 }
 
 func (g *glob) match(s string) bool {

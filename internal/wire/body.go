@@ -12,6 +12,8 @@ const (
 	maxLayers = 8        // error inside error inside error
 	maxCodes  = 32
 	maxText   = 16 << 10 // bytes of messages kept for reading
+
+	maxMessages = 128 // messages looked at, as each is compared with those before it
 )
 
 // Facts are what a failing answer's body says.
@@ -36,6 +38,11 @@ type Facts struct {
 	Error bool
 	// Empty and HTML describe bodies that are no JSON.
 	Empty, HTML bool
+	// Inside says that some of it was read from within a message: JSON, or the code before it. Quoted says that this stood
+	// in quotes or behind other words, so that it may be a value of the request.
+	Inside, Quoted bool
+
+	plain bool // messages are not looked into
 }
 
 // Norm writes a code so that its spellings meet: lower case, letters and digits only, without the prefix and the
@@ -73,8 +80,14 @@ func Norm(code string) string {
 // Unwrap reads the start of an error's body, whatever its form: JSON, JSON inside a string of JSON, a list, prose
 // around JSON, Python's print of a dict, HTML, XML, plain text, nothing, or any of them cut short. It takes time
 // linear in the body, of which it reads [MaxBody] bytes.
-func Unwrap(body string) Facts {
-	var f Facts
+func Unwrap(body string) Facts { return unwrap(body, false) }
+
+// UnwrapPlain is [Unwrap] without looking into messages, for answers that quote the request in them: prose may stand before
+// the JSON of a body, but what stands within it after prose or in quotes, and the code before a message, is text.
+func UnwrapPlain(body string) Facts { return unwrap(body, true) }
+
+func unwrap(body string, plain bool) Facts {
+	f := Facts{plain: plain}
 	if len(body) > MaxBody {
 		body = body[:MaxBody]
 	}
@@ -95,7 +108,7 @@ func Unwrap(body string) Facts {
 
 // Add puts what is known apart from the body, such as the fields an SDK kept, beside it.
 func (f *Facts) Add(code, typ, param, message string) {
-	w := walker{f: f, left: maxValues}
+	w := walker{f: f, left: maxValues, field: true}
 	w.code(code, &f.Code, 0)
 	w.code(typ, &f.Type, 0)
 	if f.Param == "" {

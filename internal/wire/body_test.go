@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -151,6 +152,47 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
+func TestWhatStandsWithinAMessageIsTold(t *testing.T) {
+	const inner = `{"error":{"code":"in_n","message":"m"}}`
+	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	for _, tt := range []struct {
+		name, body             string
+		inside, quoted, stands bool // stands: the inner code is read without looking into messages too
+	}{
+		{"a body", inner, false, false, true},
+		{"prose before a body", "HTTP 400: " + inner, false, false, true},
+		{"bytes of Python", "b'" + inner + "'", false, false, true},
+		{"a body as a text", quote(inner), false, false, true},
+		{"a message that is JSON", `{"error":` + quote(inner) + `}`, false, false, true},
+		{"a field for what a server said", `{"error":{"message":"x","metadata":{"raw":` + quote(inner) + `}}}`, false, false, true},
+		{"prose before JSON in a message", `{"error":` + quote("it said: "+inner) + `}`, true, false, false},
+		{"JSON in quotes", `{"error":` + quote("bad value '"+inner+"'") + `}`, true, true, false},
+		{"a body with JSON in quotes", "bad value '" + inner + "'", true, true, false},
+		{"JSON within quotes", `{"error":` + quote("bad value 'it said "+inner+"'") + `}`, true, true, false},
+		{"JSON in typographic quotes", `{"error":` + quote("bad value “"+inner+"”") + `}`, true, true, false},
+		{"JSON behind quotes", `{"error":` + quote("bad value 'a' "+inner+" 'b'") + `}`, true, true, false},
+		{"an apostrophe", `{"error":` + quote("it isn't right, the users' own: "+inner) + `}`, true, false, false},
+		{"a relay's quotes", `{"error":` + quote("upstream returned '"+inner+"'") + `}`, true, false, false},
+		{"bytes in a message", `{"error":` + quote("AcmeException - b'"+inner+"'") + `}`, true, false, false},
+		{"a code before a message", "in_n: m", true, false, false},
+		{"LiteLLM's class", "litellm.in_n: m", true, false, false},
+		{"LiteLLM's class in prose", "bad value litellm.inn", true, true, false},
+	} {
+		f, plain := Unwrap(tt.body), UnwrapPlain(tt.body)
+		has := slices.Contains(f.Codes, "inn") || slices.Contains(f.Codes, "in") // of litellm's, the letters
+		if f.Inside != tt.inside || f.Quoted != tt.quoted || !has {
+			t.Errorf("%s: inside %v, quoted %v, codes %q", tt.name, f.Inside, f.Quoted, f.Codes)
+		}
+		if slices.Contains(plain.Codes, "inn") != tt.stands || plain.Text == "" || plain.Inside || plain.Quoted {
+			t.Errorf("%s: plain has %+v", tt.name, plain)
+		}
+	}
+	f := UnwrapPlain(`{"error":{"code":"o"}}`)
+	if f.Add("", "", "", "it said: "+inner); slices.Contains(f.Codes, "inn") || !strings.Contains(f.Text, "it said") {
+		t.Errorf("an added message: %+v", f)
+	}
+}
+
 func TestNormMeetsSpellings(t *testing.T) {
 	for _, s := range []string{"ThrottlingException", "throttling_exception", "com.amazon#ThrottlingException",
 		"ThrottlingException:http://internal/x", "THROTTLING-EXCEPTION"} {
@@ -158,6 +200,15 @@ func TestNormMeetsSpellings(t *testing.T) {
 			t.Errorf("%q: %q", s, got)
 		}
 	}
+}
+
+// numbered is 64 KiB of the format, with numbers from 0.
+func numbered(format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < MaxBody; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 // hostile bodies are deep, long or repetitive. None may cost more than reading them.
@@ -178,6 +229,9 @@ func hostile() map[string]string {
 		"many codes":             "[" + strings.Repeat(`{"code":"c"},`, 1<<16),
 		"many different details": `{"error":{"details":[` + strings.Repeat(`{"reason":"r","message":"m m m"},`, 1<<15),
 		"long text":              strings.Repeat("try again in 5 s ", 1<<17),
+		"many messages":          `{"error":{` + numbered(`"msg":"a%d",`),
+		"many codes of words":    `{"error":{` + numbered(`"code":"a %d",`),
+		"many messages of json":  `{"error":{` + numbered(`"msg":"{%d {[{",`),
 		"long escape":            `{"error":"` + strings.Repeat(`\\`, 1<<20),
 		"one long message":       `{"error":{"message":"` + strings.Repeat("rate limit ", 1<<18) + `"}}`,
 		"quoted again and again": quoted,
@@ -202,6 +256,15 @@ func TestHostileBodies(t *testing.T) {
 				t.Errorf("%d codes, %d bytes of text, message of %d", len(f.Codes), len(f.Text), len(f.Message))
 			}
 		})
+	}
+}
+
+// Each message is looked for among those before it and added to them, so it is their number that must not grow.
+func TestFewMessagesOfABodyAreKept(t *testing.T) {
+	for name, body := range hostile() {
+		if f := Unwrap(body); strings.Count(f.Text, "\n") > maxMessages {
+			t.Errorf("%s: %d messages", name, strings.Count(f.Text, "\n"))
+		}
 	}
 }
 

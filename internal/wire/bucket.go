@@ -52,7 +52,7 @@ func bucket(h http.Header, now time.Time) (d time.Duration, date bool, name stri
 			take(until(at, now), at.Sub(now) >= time.Hour, k.reset)
 		} else if at, err := http.ParseTime(v); err == nil {
 			take(until(at, now), at.Sub(now) >= time.Hour, k.reset)
-		} else if len(v) < 8 {
+		} else if !sinceEpoch(v) { // an instant long past tells nothing
 			if n, good := units(v, time.Second); good {
 				take(n, n >= time.Hour, k.reset)
 			} else if n, good := duration(v); good {

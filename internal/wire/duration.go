@@ -7,52 +7,71 @@ import (
 	"time"
 )
 
+// longest is where waits end, a century: it takes the place of all that is longer, so that sums stay within
+// time.Duration.
+const longest = 100 * 365 * 24 * time.Hour
+
 // ceil rounds up to a millisecond, so that a wait is never cut short by its writing.
 func ceil(d time.Duration) time.Duration {
-	if rest := d % time.Millisecond; rest != 0 && d <= math.MaxInt64-time.Millisecond {
+	if d >= longest {
+		return longest
+	}
+	if rest := d % time.Millisecond; rest != 0 {
 		return d - rest + time.Millisecond
 	}
 	return d
 }
 
-// units reads a plain decimal number of units. Signs, exponents, hex, Inf and NaN are not plain.
+// units reads a decimal number of units, at most [longest]: a number beyond that is too long a wait and not an unreadable
+// one. Signs, hex, Inf and NaN are no numbers of units. Exponents are, as Python and JavaScript write large and small
+// floats with them and the providers' own SDKs read them.
 func units(s string, unit time.Duration) (time.Duration, bool) {
 	s = strings.TrimSpace(s)
-	if s == "" || len(s) > 40 || s[0] == '.' {
-		return 0, false
-	}
-	dots := 0
-	for i := range len(s) {
-		switch {
-		case s[i] == '.':
+	n, dots := 0, 0
+	for n < len(s) && (s[n] >= '0' && s[n] <= '9' || s[n] == '.') {
+		if s[n] == '.' {
 			dots++
-		case s[i] < '0' || s[i] > '9':
-			return 0, false
 		}
+		n++
 	}
-	if dots > 1 {
+	if n == 0 || s[0] == '.' || dots > 1 || n < len(s) && !exponent(s[n:]) {
 		return 0, false
 	}
-	if dots == 0 && len(s) < 16 { // exact
-		n, _ := strconv.ParseInt(s, 10, 64)
-		if n > math.MaxInt64/int64(unit) {
-			return 0, false
+	if n == len(s) && dots == 0 && n < 16 { // exact
+		v, _ := strconv.ParseInt(s, 10, 64)
+		if v >= int64(longest/unit) {
+			return longest, true
 		}
-		return time.Duration(n) * unit, true
+		return time.Duration(v) * unit, true
 	}
-	n, err := strconv.ParseFloat(s, 64)
-	if n *= float64(unit); err != nil || !(n < math.MaxInt64) {
-		return 0, false
+	v, _ := strconv.ParseFloat(s, 64) // beyond its range it is infinite
+	v *= float64(unit)
+	if v >= float64(longest) {
+		return longest, true
 	}
 	// Decimal fractions are a hair off in binary: 0.644 s must not become 645 ms.
-	return time.Duration(math.Ceil(n - 1e-3*min(1, n))), true
+	return time.Duration(math.Ceil(v - 1e-3*min(1, v))), true
 }
 
-// epoch reads seconds (10 digits) or milliseconds (13) since 1970, where they are an instant from a year ago to two
-// ahead: other numbers of that length are not meant so.
+// exponent reports whether s is "e9" or "e-05".
+func exponent(s string) bool {
+	if s[0]|0x20 != 'e' {
+		return false
+	}
+	s = s[1:]
+	if s != "" && (s[0] == '+' || s[0] == '-') {
+		s = s[1:]
+	}
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// epoch reads an instant since 1970 in seconds (10 digits), or in milli-, micro- or nanoseconds (13, 16, 19). What is more
+// than a year past is not meant so.
 func epoch(s string, now time.Time) (time.Time, bool) {
-	s = strings.TrimSpace(s)
-	whole, _, _ := strings.Cut(s, ".")
+	whole, _, _ := strings.Cut(strings.TrimSpace(s), ".")
+	if !sinceEpoch(whole) {
+		return time.Time{}, false
+	}
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil {
 		return time.Time{}, false
@@ -63,13 +82,21 @@ func epoch(s string, now time.Time) (time.Time, bool) {
 		at = time.Unix(n, 0)
 	case 13:
 		at = time.UnixMilli(n)
+	case 16:
+		at = time.UnixMicro(n)
 	default:
-		return time.Time{}, false
+		at = time.Unix(0, n)
 	}
-	if at.Before(now.AddDate(-1, 0, 0)) || at.After(now.AddDate(2, 0, 0)) {
-		return time.Time{}, false
+	return at, !at.Before(now.AddDate(-1, 0, 0))
+}
+
+// sinceEpoch reports whether s has the length of an instant since 1970.
+func sinceEpoch(s string) bool {
+	switch len(s) {
+	case 10, 13, 16, 19:
+		return strings.Trim(s, "0123456789") == ""
 	}
-	return at, true
+	return false
 }
 
 // duration reads "1m26.4s", "494ms", "2 minutes and 3 seconds", "1h 5m". A number without a unit is none.
@@ -112,10 +139,10 @@ func leading(s string) (d time.Duration, n int) {
 			return d, n
 		}
 		part, ok := units(digits, unit)
-		if !ok || d > math.MaxInt64-part {
+		if !ok {
 			return d, n
 		}
-		d += part
+		d = min(d+part, longest)
 		i, n = j, j
 	}
 }

@@ -100,6 +100,9 @@ func (r *reader) object(depth int) value {
 		r.i++
 		kid := r.value(depth + 1)
 		if kid.kind != none {
+			if v.keys == nil { // most errors have about four fields
+				v.keys, v.kids = make([]string, 0, 4), make([]value, 0, 4)
+			}
 			v.keys = append(v.keys, key)
 			v.kids = append(v.kids, kid)
 		}

@@ -17,7 +17,7 @@ func (w *walker) message(s string, depth int) {
 		return
 	}
 	w.prefix(s)
-	if !strings.Contains(f.Text, s) {
+	if w.messages++; w.messages <= maxMessages && !strings.Contains(f.Text, s) {
 		if f.Text != "" {
 			f.Text += "\n"
 		}
@@ -32,12 +32,16 @@ func (w *walker) message(s string, depth int) {
 
 // prefix notes the code that some servers and SDKs write before a message: "ThrottlingException: Rate exceeded".
 func (w *walker) prefix(s string) {
+	if w.f.plain {
+		return
+	}
 	n, joint := 0, false
 	for n < len(s) && n < 64 && (s[n]|0x20 >= 'a' && s[n]|0x20 <= 'z' || s[n] == '_' || s[n] == '.') {
 		joint = joint || s[n] == '_' || s[n] == '.' || n > 0 && s[n] >= 'A' && s[n] <= 'Z'
 		n++
 	}
 	if joint && n < len(s) && s[n] == ':' {
+		w.f.Inside = true
 		w.note(Norm(s[:n]))
 	}
 }
@@ -52,8 +56,10 @@ func (w *walker) code(s string, to *string, depth int) {
 	if len(s) > 512 {
 		s = s[:512]
 	}
-	if n, err := strconv.Atoi(s); err == nil {
-		w.status(n, depth)
+	if s[0] <= '9' { // an error of Atoi costs more than the number
+		if n, err := strconv.Atoi(s); err == nil {
+			w.status(n, depth)
+		}
 	}
 	at := &w.otherAt
 	switch to {
@@ -105,9 +111,11 @@ func (w *walker) delay(s string, unit time.Duration, strong bool) {
 // litellm reads what LiteLLM writes before an error: its own class and the provider's, as in
 // "litellm.ContextWindowExceededError: litellm.BadRequestError: AzureException - …".
 func (w *walker) litellm(s string) {
-	if !strings.Contains(s, "litellm.") {
+	if w.f.plain || !strings.Contains(s, "litellm.") {
 		return
 	}
+	w.f.Inside = true
+	w.f.Quoted = w.f.Quoted || !strings.HasPrefix(s, "litellm.") // it writes that first
 	for rest := s; ; {
 		_, after, ok := strings.Cut(rest, "litellm.")
 		if !ok {

@@ -10,16 +10,40 @@ const Redacted = "[redacted]"
 // anything that looks random shortly after the words "API key" or "token". Providers do echo them: Google whole,
 // OpenAI in part.
 func Redact(s string) string {
-	var b strings.Builder
-	done := 0   // s[:done] is in b
+	r := redactor{s: s}
+	return r.redact()
+}
+
+// A redactor keeps what it found out about the text so far, so that no byte is read again for each label or @ before it.
+// Error bodies hold what users wrote, and 64 KiB of "key=key=…" must cost no more than other text.
+type redactor struct {
+	s    string
+	out  strings.Builder
+	done int // s[:done] is in out
+	read int // bytes looked at, for tests
+
+	valueAt int  // where the value that was measured last ends
+	dull    bool // nothing in it looks random
+	// Where these stood last; stop is a blank, a quote or the end of a line.
+	slash, colon, stop int
+}
+
+func (r *redactor) redact() string {
+	s := r.s
+	r.slash, r.colon, r.stop = -1, -1, -1
 	armed := -1 // until here, what looks random is a secret
 	for i := 0; i < len(s); {
 		if !wordByte[s[i]] {
-			if s[i] == '@' {
-				if from, ok := password(s, done, i); ok {
-					b.WriteString(s[done:from])
-					b.WriteString(Redacted)
-					done = i
+			switch s[i] {
+			case '/':
+				r.slash = i
+			case ':':
+				r.colon = i
+			case ' ', '\n', '"':
+				r.stop = i
+			case '@':
+				if from, ok := r.password(i); ok {
+					r.cut(from, i)
 				}
 			}
 			i++
@@ -30,41 +54,46 @@ func Redact(s string) string {
 			i++
 		}
 		word := s[from:i]
+		r.read += len(word)
 		end := 0
 		switch kind := label(word); {
 		case hasKeyPrefix(word):
-			end = valueEnd(s, from)
+			end = r.valueEnd(from)
 		case strings.HasPrefix(word, "-----BEGIN") && strings.Contains(s[i:min(len(s), i+40)], "PRIVATE"):
 			end = len(s)
 			if n := strings.Index(s[i:], "-----END"); n >= 0 {
 				end = i + n
 			}
+			r.read += end - i
 		case kind != noLabel:
-			start := valueStart(s, i, kind)
-			if start > 0 {
-				stop := valueEnd(s, start)
-				if secretValue(s[start:stop], kind, s, from, start) {
-					b.WriteString(s[done:start])
-					b.WriteString(Redacted)
-					done, i, armed = stop, stop, -1
+			if start := valueStart(s, i, kind); start > 0 {
+				if stop := r.valueEnd(start); r.secret(start, stop, kind, from) {
+					r.cut(start, stop)
+					i, armed = stop, -1
 					continue
 				}
 			}
 			armed = i + 64
 		case from < armed && (random(word) || strings.Contains(word, "***")):
-			end = valueEnd(s, from)
+			end = r.valueEnd(from)
 		}
 		if end > 0 {
-			b.WriteString(s[done:from])
-			b.WriteString(Redacted)
-			done, i = end, end
+			r.cut(from, end)
+			i = end
 		}
 	}
-	if done == 0 {
+	if r.done == 0 {
 		return s
 	}
-	b.WriteString(s[done:])
-	return b.String()
+	r.out.WriteString(s[r.done:])
+	return r.out.String()
+}
+
+// cut takes s[from:to] out.
+func (r *redactor) cut(from, to int) {
+	r.out.WriteString(r.s[r.done:from])
+	r.out.WriteString(Redacted)
+	r.done = to
 }
 
 // wordByte marks the bytes of words. '=' and '/' are not among them, so that queries and paths fall into words.
@@ -75,13 +104,27 @@ var wordByte = func() (t [256]bool) {
 	return t
 }()
 
-// valueEnd is where the value that starts at i ends: at a blank, a quote, or what ends a parameter.
-func valueEnd(s string, i int) int {
-	for i < len(s) && strings.IndexByte(" \t\r\n\"'`<>,;&)]}|\\?#:", s[i]) < 0 {
-		i++
+// valueEnd is where the value that starts at i ends: at a blank, a quote, or what ends a parameter. A place within the
+// value that was measured last needs no second look.
+func (r *redactor) valueEnd(i int) int {
+	if i < r.valueAt {
+		return r.valueAt
 	}
-	return i
+	at := i
+	for at < len(r.s) && !valueStop[r.s[at]] {
+		at++
+	}
+	r.read += at - i
+	r.valueAt, r.dull = at, false
+	return at
 }
+
+var valueStop = func() (t [256]bool) {
+	for _, c := range []byte(" \t\r\n\"'`<>,;&)]}|\\?#:") {
+		t[c] = true
+	}
+	return t
+}()
 
 // The kinds of labels before a secret.
 const (
@@ -149,23 +192,32 @@ func valueStart(s string, i int, kind uint8) int {
 	return 0
 }
 
-// secretValue reports whether v, which follows a label, is the secret and not the next word of a sentence.
-func secretValue(v string, kind uint8, s string, label, at int) bool {
-	inQuery := s[at-1] == '=' && label > 0 && (s[label-1] == '?' || s[label-1] == '&')
+// secret reports whether the value s[start:stop], which follows the label at from, is the secret and not the next word
+// of a sentence.
+func (r *redactor) secret(start, stop int, kind uint8, from int) bool {
+	v := r.s[start:stop]
+	inQuery := r.s[start-1] == '=' && from > 0 && (r.s[from-1] == '?' || r.s[from-1] == '&')
 	switch {
-	case v == "" || v == Redacted || strings.HasPrefix(v, "[redacted"):
+	case v == "" || strings.HasPrefix(v, "[redacted"):
 		return false
-	case inQuery, hasKeyPrefix(v), strings.Contains(v, "***"):
+	case inQuery, hasKeyPrefix(v[:min(len(v), 64)]):
 		return true
-	case kind == wordy:
-		return random(v)
+	case kind != wordy && len(v) >= 20:
+		return true
+	case kind == wordy && r.dull: // the end of a value that was found to be none
+		return false
+	}
+	r.read += len(v)
+	if strings.Contains(v, "***") {
+		return true
+	}
+	if kind == wordy {
+		r.dull = !random(v)
+		return !r.dull
 	}
 	switch strings.ToLower(v) {
 	case "bearer", "basic", "null", "none", "true", "false":
 		return false // the secret follows, or there is none
-	}
-	if len(v) >= 20 {
-		return true
 	}
 	digit, mixed := false, false
 	for i := range len(v) {
@@ -197,21 +249,12 @@ func random(word string) bool {
 }
 
 // password finds the password of "scheme://user:password@" that ends at the @ at i.
-func password(s string, from, at int) (int, bool) {
-	colon := -1
-	for i := at - 1; i >= from && at-i < 256; i-- {
-		switch s[i] {
-		case ':':
-			if colon < 0 {
-				colon = i
-			}
-		case '/':
-			return colon + 1, colon > 0 && i >= 2 && s[i-1] == '/' && s[i-2] == ':'
-		case ' ', '\n', '"':
-			return 0, false
-		}
+func (r *redactor) password(at int) (int, bool) {
+	s, i := r.s, r.slash
+	if i < max(r.done, 2, at-255) || r.stop > i || r.colon < i {
+		return 0, false
 	}
-	return 0, false
+	return r.colon + 1, s[i-1] == '/' && s[i-2] == ':'
 }
 
 // A keyPrefix is how the keys of one maker begin, and how long a word must be to be one.

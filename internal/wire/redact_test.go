@@ -74,16 +74,61 @@ func TestRedactLeavesTheRest(t *testing.T) {
 	}
 }
 
+// labels are what a user can fill a message with so that each piece looks as if a secret followed.
+func labels() []string {
+	return []string{
+		"key=", "token=", "secret=", "sig=", "pass=", "key=a&", "key=aaaa/", "api_key=", "password:", "secret = ", "bearer=",
+		"Bearer bearer ", "key=sk-a.=", "key=sk-", "token=***", "key=password=", "@", ":@", "a:@", "/:@", "://a:b@", "eyJ.",
+		"-----BEGIN", "-----BEGIN PRIVATE", "-----BEGIN PRIVATE -----END", "AIza", "?key=", "[redacted", "key=[redacted",
+	}
+}
+
+// A redaction that reads a value again for each label before it needs seconds for the 64 KiB that one user can have echoed.
+func TestRedactReadsAByteAFewTimesOnly(t *testing.T) {
+	for _, unit := range append(labels(), strings.Join(labels(), "")) {
+		for _, size := range []int{MaxBody / 2, MaxBody} {
+			r := redactor{s: strings.Repeat(unit, size/len(unit))}
+			r.redact()
+			if r.read > 4*len(r.s) {
+				t.Errorf("%d bytes of %q: %d were read", len(r.s), unit, r.read)
+			}
+		}
+	}
+}
+
+func TestRedactJudgesEachLabelOfAValue(t *testing.T) {
+	for in, want := range map[string]string{
+		"key=key=key=sk-0123456789abcdef":        "key=[redacted]",
+		"key=password=hunter22":                  "key=password=[redacted]",
+		"token=token=0123456789abcdef0":          "token=[redacted]",
+		"key=a/b=?token=letters":                 "key=a/b=?token=[redacted]",
+		"redis://u:aaa@h redis://u:bbb@h":        "redis://u:[redacted]@h redis://u:[redacted]@h",
+		"a/b c:d@e http://f:g@h":                 "a/b c:d@e http://f:[redacted]@h",
+		"https://x/?u=@y and https://u:p/q@host": "https://x/?u=@y and https://u:p/q@host",
+	} {
+		if got := Redact(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{
 		"sk-12345***********wxyz", "?key=abc", "bearer pb_EXAMPLEKEY", "a:b@c", "eyJhbGciOiJIUzI1NiJ9.eyJ", "api_key:",
 	} {
 		f.Add(s)
 	}
+	for _, s := range labels() {
+		f.Add(strings.Repeat(s, 200))
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		const key = "sk-FUZZ0123456789abcdef"
 		if got := Redact(s + " " + key + " " + s); strings.Contains(got, key) {
 			t.Fatalf("kept the key in %q", got)
+		}
+		r := redactor{s: s}
+		if r.redact(); r.read > 4*len(s)+64 {
+			t.Fatalf("%d bytes of %q: %d were read", len(s), s, r.read)
 		}
 	})
 }
@@ -94,5 +139,18 @@ func BenchmarkRedact(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = Redact(s)
+	}
+}
+
+// BenchmarkRedactHostile redacts 64 KiB of what looks like labels without secrets.
+func BenchmarkRedactHostile(b *testing.B) {
+	for _, unit := range []string{"key=", "token=", "secret=", "sig=", "key=sk-a.=", "password:", "@", "://a:b@"} {
+		b.Run(unit, func(b *testing.B) {
+			s := strings.Repeat(unit, MaxBody/len(unit))
+			b.SetBytes(int64(len(s)))
+			for b.Loop() {
+				_ = Redact(s)
+			}
+		})
 	}
 }

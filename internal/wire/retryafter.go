@@ -38,9 +38,18 @@ type Wait struct {
 //
 // The order is that of exactness: retry-after-ms, x-ms-retry-after-ms, x-amz-retry-after, retry-after; then the
 // body's own fields and the sentence in its message, the later of them; then resets: of a quota in the message, and
-// of an exhausted bucket in the headers. What is negative, not a number or beyond time.Duration counts as not told;
-// a past date is 0.
+// of an exhausted bucket in the headers. What is negative or not a number counts as not told; a past date is 0; a number
+// or a date a century away and more is not told: it is a slip of units. Of a list, or of several headers, the first good
+// value counts.
 func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
+	w := waitOf(h, f, now)
+	if w.D >= longest {
+		w.D, w.Known, w.Explicit, w.Source = 0, false, false, ""
+	}
+	return w
+}
+
+func waitOf(h http.Header, f *Facts, now time.Time) Wait {
 	var w Wait
 	switch strings.ToLower(get(h, "X-Should-Retry")) {
 	case "true":
@@ -48,8 +57,10 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 	case "false":
 		w.Advice = AdviceDont
 	}
-	if at, err := http.ParseTime(get(h, "Date")); err == nil {
-		now = at
+	if date := get(h, "Date"); date != "" {
+		if at, err := http.ParseTime(date); err == nil {
+			now = at
+		}
 	}
 	w.Full = fullBucket(h)
 	set := func(d time.Duration, source string) {
@@ -57,21 +68,25 @@ func RetryAfter(h http.Header, f *Facts, now time.Time) Wait {
 	}
 	for _, k := range [...]struct {
 		name  string
+		lower string
 		unit  time.Duration
 		whole bool
 	}{
-		{"Retry-After-Ms", time.Millisecond, false},
-		{"X-Ms-Retry-After-Ms", time.Millisecond, false},
-		{"X-Amz-Retry-After", time.Millisecond, true},
+		{"Retry-After-Ms", "retry-after-ms", time.Millisecond, false},
+		{"X-Ms-Retry-After-Ms", "x-ms-retry-after-ms", time.Millisecond, false},
+		{"X-Amz-Retry-After", "x-amz-retry-after", time.Millisecond, true},
 	} {
-		v := get(h, k.name)
-		if v == "" || k.whole && strings.Contains(v, ".") {
-			continue
-		}
-		if d, ok := units(v, k.unit); ok {
-			w.Explicit = true
-			set(d, strings.ToLower(k.name))
-			return w
+		for _, list := range values(h, k.name) {
+			for v := range strings.SplitSeq(list, ",") {
+				if k.whole && strings.ContainsAny(v, ".eE") {
+					continue
+				}
+				if d, ok := units(v, k.unit); ok {
+					w.Explicit = true
+					set(d, k.lower)
+					return w
+				}
+			}
 		}
 	}
 	for _, v := range values(h, "Retry-After") {
@@ -132,12 +147,37 @@ func values(h http.Header, name string) []string {
 	if v := h[name]; len(v) > 0 {
 		return v
 	}
-	return h[strings.ToLower(name)]
+	var lower [48]byte // asked for many names that are mostly not there: no allocation
+	n := copy(lower[:], name)
+	for i := range n {
+		if c := lower[i]; c >= 'A' && c <= 'Z' {
+			lower[i] = c | 0x20
+		}
+	}
+	return h[string(lower[:n])]
 }
 
-// after reads a Retry-After: seconds, a date, and what proxies make of them: a duration with its units, an instant.
+// after reads a Retry-After: seconds, a date, and what proxies make of them: a duration with its units, an instant, a list.
 func after(v string, now time.Time) (time.Duration, bool) {
-	v = strings.TrimSpace(v)
+	for v = strings.Trim(v, ", \t"); v != ""; v = strings.TrimLeft(v, ", \t") {
+		first, rest, more := strings.Cut(v, ",")
+		if n := len(http.TimeFormat); len(first) == len("Mon") && (len(v) == n || len(v) > n && v[n] == ',') {
+			first, rest = v[:n], v[n:] // a date has a comma of its own
+		} else if more && len(v) < len("Wednesday, 02-Jan-06 15:04:05 GMT.") {
+			if _, err := http.ParseTime(v); err == nil { // so has its older form
+				first, rest = v, ""
+			}
+		}
+		if d, ok := one(strings.TrimSpace(first), now); ok {
+			return d, true
+		}
+		v = rest
+	}
+	return 0, false
+}
+
+// one reads one value of a Retry-After.
+func one(v string, now time.Time) (time.Duration, bool) {
 	if d, ok := units(v, time.Second); ok {
 		if at, ok := epoch(v, now); ok {
 			return until(at, now), true

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -47,16 +46,40 @@ func TestRetryAfterHeaders(t *testing.T) {
 		{"negative", headers("Retry-After", "-3"), -1},
 		{"not a number", headers("Retry-After", "NaN"), -1},
 		{"infinite", headers("Retry-After", "Inf"), -1},
-		{"exponent", headers("Retry-After", "1e3"), -1},
+		{"exponent", headers("Retry-After", "1e3"), 1000 * time.Second},
+		{"exponent of Python's", headers("Retry-After", "5e-05"), time.Millisecond},
+		{"a large exponent", headers("Retry-After", "1e9"), 1e9 * time.Second},
+		{"an endless exponent", headers("Retry-After", "1e999999"), -1},
+		{"an exponent below all", headers("Retry-After", "1e-999999"), 0},
+		{"an exponent without a number", headers("Retry-After", "1e"), -1},
+		{"an exponent alone", headers("Retry-After", "e5"), -1},
+		{"two exponents", headers("Retry-After", "1e5e5"), -1},
 		{"hex", headers("Retry-After", "0x10"), -1},
 		{"empty", headers("Retry-After", ""), -1},
 		{"word", headers("Retry-After", "soon"), -1},
 		{"two dots", headers("Retry-After", "1.2.3"), -1},
-		{"overflow", headers("Retry-After", "99999999999"), -1},
+		{"more than a century", headers("Retry-After", "99999999999"), -1},
 		{"just above the end of time.Duration", headers("Retry-After", "9223372037"), -1},
-		{"just below it", headers("Retry-After", "9223372036"), 9223372036 * time.Second},
+		{"just below it", headers("Retry-After", "9223372036"), -1},
+		{"20 digits", headers("Retry-After", "99999999999999999999"), -1},
 		{"many digits", headers("Retry-After", strings.Repeat("9", 400)), -1},
+		{"many zeros before it", headers("Retry-After", strings.Repeat("0", 400)+"7"), 7 * time.Second},
+		{"many digits and a fraction", headers("Retry-After", strings.Repeat("9", 400)+".5"), -1},
 		{"many digits of milliseconds", headers("Retry-After-Ms", strings.Repeat("9", 39)), -1},
+		{"many digits of Amazon's", headers("X-Amz-Retry-After", strings.Repeat("9", 39)), -1},
+		{"many digits with a unit", headers("Retry-After", strings.Repeat("9", 39)+"h"), -1},
+		{"a sum beyond all", headers("Retry-After", "2562047h2562047h"), -1},
+		{"a far date", headers("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), -1},
+		{"a list: the first", headers("Retry-After", "3, 9"), 3 * time.Second},
+		{"a list: the first good one", headers("Retry-After", "soon,, 4"), 4 * time.Second},
+		{"a list with units", headers("Retry-After", "30s, 60s"), 30 * time.Second},
+		{"a list with a date first", headers("Retry-After", "Mon, 05 Jan 2026 12:00:12 GMT, 9"), 12 * time.Second},
+		{"a list with a date last", headers("Retry-After", "5, Mon, 05 Jan 2026 12:00:12 GMT"), 5 * time.Second},
+		{"a list of nothing", headers("Retry-After", ", ,"), -1},
+		{"a list of milliseconds", headers("Retry-After-Ms", "30, 90"), 30 * time.Millisecond},
+		{"milliseconds, first good value", http.Header{"Retry-After-Ms": {"x", "30"}}, 30 * time.Millisecond},
+		{"epoch in microseconds", headers("Retry-After", "1767614409000000"), 9 * time.Second},
+		{"epoch in nanoseconds", headers("Retry-After", "1767614409000000000"), 9 * time.Second},
 
 		{"reset after", headers("X-Ratelimit-Reset-After", "30"), 30 * time.Second},
 		{"reset in epoch seconds", headers("X-Ratelimit-Reset", "1767614420"), 20 * time.Second},
@@ -65,6 +88,17 @@ func TestRetryAfterHeaders(t *testing.T) {
 		{"reset of the draft standard", headers("Ratelimit-Reset", "9", "Ratelimit-Remaining", "0"), 9 * time.Second},
 		{"reset of what is not exhausted", headers("X-Ratelimit-Reset", "1767614420", "X-Ratelimit-Remaining", "3"), -1},
 		{"reset of an old epoch", headers("X-Ratelimit-Reset", "1000000000"), -1},
+		{"reset in epoch microseconds", headers("X-Ratelimit-Reset", "1767614420500000"), 20500 * time.Millisecond},
+		{"reset of many seconds", headers("X-Ratelimit-Reset", "12345678"), 12345678 * time.Second},
+		{"reset just above the end of time.Duration", headers("X-Ratelimit-Reset", "9223372037"), -1},
+		{"reset of 20 digits", headers("X-Ratelimit-Reset", "99999999999999999999"), -1},
+		{"reset of an old epoch in milliseconds", headers("X-Ratelimit-Reset", "1000000000000"), -1},
+		{"reset after, many digits", headers("X-Ratelimit-Reset-After", strings.Repeat("9", 400)), -1},
+		{"negative reset", headers("X-Ratelimit-Reset", "-20"), -1},
+		{"anthropic: a reset of 20 digits", headers("Anthropic-Ratelimit-Tokens-Reset", "99999999999999999999",
+			"Anthropic-Ratelimit-Tokens-Remaining", "0"), -1},
+		{"cerebras: many digits", headers("X-Ratelimit-Reset-Tokens-Minute", strings.Repeat("9", 40),
+			"X-Ratelimit-Remaining-Tokens-Minute", "0"), -1},
 		{"time to a full bucket is no wait", headers(
 			"X-Ratelimit-Reset-Tokens", "1m0s", "X-Ratelimit-Remaining-Tokens", "0"), -1},
 		{"anthropic: the exhausted bucket", headers(
@@ -159,6 +193,8 @@ func TestRetryAfterSentences(t *testing.T) {
 		{"Limit 1000, Used 1000 per 60s", -1},
 		{"you may retry -5 seconds", -1},
 		{"try again in 99999999999999999999 hours", -1},
+		{"try again in 1e3 s", -1},
+		{"retry_delay { seconds: 99999999999999999999 }", -1},
 		{"try again later", -1},
 		{"created on 2026-02-01", -1},
 		{"", -1},
@@ -191,6 +227,10 @@ func TestRetryAfterBody(t *testing.T) {
 		{"as a number", `{"error":{"message":"x","retry_after":7}}`, 7 * time.Second, false},
 		{"in milliseconds", `{"error":{"message":"x","retryAfterMs":70}}`, 70 * time.Millisecond, false},
 		{"loading time", `{"error":"loading","estimated_time":20.5}`, 20500 * time.Millisecond, false},
+		{"as a number with an exponent", `{"error":{"message":"x","retry_after":1e3}}`, 1000 * time.Second, false},
+		{"as a number of 20 digits", `{"error":{"message":"x","retry_after":99999999999999999999}}`, -1, false},
+		{"as an object beyond all", `{"error":{"details":[{"retryDelay":{"seconds":"99999999999","nanos":999999999}}]}}`,
+			-1, false},
 		{"quoted header", `{"error":{"message":"x","metadata":{"headers":{"Retry-After":"8"}}}}`, 8 * time.Second, false},
 		{"quoted reset of a day", `{"error":{"message":"x","metadata":{"headers":` +
 			`{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1767657600000"}}}}`, 12 * time.Hour, true},
@@ -198,7 +238,7 @@ func TestRetryAfterBody(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := Unwrap(tt.body)
-			if w := RetryAfter(nil, &f, noon); w.D != tt.want || !w.Known || w.Date != tt.date {
+			if w := RetryAfter(nil, &f, noon); w.Known != (tt.want >= 0) || w.D != max(tt.want, 0) || w.Date != tt.date {
 				t.Errorf("got %+v, want %v", w, tt.want)
 			}
 			if w := RetryAfter(headers("Retry-After", "1"), &f, noon); w.D != time.Second {
@@ -211,7 +251,8 @@ func TestRetryAfterBody(t *testing.T) {
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"7", "1.5", "-3", "NaN", "1m26.4s", "Mon, 05 Jan 2026 12:00:12 GMT", "99999999999",
 		"1767614420", "try again in 1h 5m", "regain access on 2026-04-01 at 00:00 UTC", "9223372036854775807 ns",
-		"2026-01-05T12:00:09Z"} {
+		"2026-01-05T12:00:09Z", "3, 9", "1e9", "1e999", "9223372037", "99999999999999999999", "9223372036s9223372036s",
+		`{"retryDelay":{"seconds":9223372036,"nanos":9223372036}}`, "Mon, 05 Jan 2026 12:00:12 GMT, 9"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -220,13 +261,13 @@ func FuzzRetryAfter(f *testing.F) {
 		}
 		for _, name := range names {
 			w := RetryAfter(http.Header{name: {s}}, nil, noon)
-			if w.D < 0 || !w.Known && w.D != 0 || w.D%time.Millisecond != 0 && w.D < math.MaxInt64-time.Millisecond {
+			if w.D < 0 || w.D >= longest || !w.Known && w.D != 0 || w.D%time.Millisecond != 0 {
 				t.Fatalf("%s: %q gives %+v", name, s, w)
 			}
 		}
 		facts := Unwrap(s)
 		facts.Text += s
-		if w := RetryAfter(nil, &facts, noon); w.D < 0 || !w.Known && w.D != 0 {
+		if w := RetryAfter(nil, &facts, noon); w.D < 0 || w.D >= longest || !w.Known && w.D != 0 {
 			t.Fatalf("%q gives %+v", s, w)
 		}
 	})

@@ -10,8 +10,10 @@ import (
 // A walker collects facts from values. depth counts layers of errors; fields of deeper layers replace those of
 // outer ones.
 type walker struct {
-	f    *Facts
-	left int
+	f        *Facts
+	left     int
+	messages int  // so far
+	field    bool // a text is a field's even at depth 0, and not a body
 	// The depths at which the fields were found.
 	msgAt, statusAt, codeAt, typeAt, otherAt int
 	aside                                    int // above 0: inside details, which add facts but are not the message
@@ -24,7 +26,7 @@ func (w *walker) text(s string, depth int) {
 		return
 	}
 	if depth <= maxLayers {
-		if v, before, ok := find(s, &w.left); ok && looksLikeError(v, before) {
+		if v, before, ok := find(s, &w.left); ok && looksLikeError(v, before) && w.inside(before, depth) {
 			before = strings.TrimRight(strings.TrimSpace(before), ":- ")
 			if before != "" {
 				w.litellm(before)
@@ -43,6 +45,41 @@ func (w *walker) text(s string, depth int) {
 	}
 	w.litellm(s)
 	w.message(s, depth)
+}
+
+// inside reports whether JSON behind the prose before it is to be read, and notes that it was.
+func (w *walker) inside(before string, depth int) bool {
+	if before = strings.TrimSpace(before); before == "" {
+		return true
+	}
+	q := quoted(before)
+	if w.f.plain {
+		return !q && depth == 0 && !w.field
+	}
+	w.f.Inside = w.f.Inside || q || depth > 0 || w.field
+	w.f.Quoted = w.f.Quoted || q
+	return true
+}
+
+// quoted reports whether something is quoted before JSON, which then may be within it or stand behind quotes that who is
+// quoted closed himself. Python's mark of bytes is no quote, and what another server answered is quoted by that server.
+func quoted(prose string) bool {
+	word := func(i int) bool { return i >= 0 && (wordByte[prose[i]] || prose[i] >= 0x80) }
+	for i := range len(prose) {
+		switch c := prose[i]; {
+		case c == '\'' && word(i-1): // an apostrophe
+		case c == '"' && word(i-1) && prose[i-1] == 'b' && !word(i-2):
+		case c == '"', c == '\'', c == '`', strings.HasPrefix(prose[i:], "“"), strings.HasPrefix(prose[i:], "‘"):
+			lead := strings.ToLower(prose[max(0, i-40):i])
+			for _, word := range [...]string{"upstream", "provider", "exception", "returned", "error code", "status code"} {
+				if strings.Contains(lead, word) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return false
 }
 
 var unquote = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
@@ -264,7 +301,7 @@ func (w *walker) nested(k string, v value, depth int) {
 				if !ok {
 					return
 				}
-				sum += d
+				sum = min(sum+d, longest)
 			}
 			w.delay(sum.String(), time.Second, true)
 		}
