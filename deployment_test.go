@@ -373,6 +373,12 @@ func TestDeploymentKeepsACancelThatIsNotTheCallersApart(t *testing.T) {
 	if c := llm.ClassOf(err); c == llm.Canceled {
 		t.Errorf("class %v although the caller's context is alive", c)
 	}
+	// 499 of a proxy that was left by somebody else, or ran into a limit of its own
+	d.Caller = llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.Canceled, Evidence: llm.Evidence{Status: 499}}))
+	_, err = d.Call(t.Context(), ask())
+	if e := llm.AsError(err); e.Class != llm.Unavailable || e.Owner != llm.OwnerTransient || e.Commit != llm.CommitUnknown {
+		t.Errorf("%v of class %v, owner %v, commit %v", err, e.Class, e.Owner, e.Commit)
+	}
 }
 
 func TestDeploymentCallsABrokenStreamInterruptedAndKeepsTheCause(t *testing.T) {

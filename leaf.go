@@ -216,8 +216,12 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 		}
 	}
 	e := CopyError(err)
-	// The caller is still there, so a context that has ended was the model's own.
-	if _, known := errors.AsType[*Error](err); e.Class == Canceled || e.Class == Exhausted && !known {
+	// The caller is still there, so a context that has ended was the model's own, or that of a proxy on the way.
+	_, known := errors.AsType[*Error](err)
+	switch {
+	case e.Class == Canceled && e.Evidence.Status != 0:
+		e.Class, e.Owner, e.Commit = Unavailable, OwnerTransient, max(e.Commit, CommitUnknown)
+	case e.Class == Canceled || e.Class == Exhausted && !known:
 		e.Class = Unknown
 	}
 	return e
