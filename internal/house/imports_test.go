@@ -22,8 +22,9 @@ type place struct {
 var layout = []place{
 	{dir: "."},
 	{dir: "internal/wire", ours: []string{"."}},
+	{dir: "internal/rough", ours: []string{"."}},
 	{dir: "classify", ours: []string{".", "internal/wire"}},
-	{dir: "middleware", ours: []string{".", "classify"}, others: []string{
+	{dir: "middleware", ours: []string{".", "classify", "internal/rough"}, others: []string{
 		"github.com/cenkalti/backoff/v4", "golang.org/x/time/rate",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes",
 		"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/metric/noop",
@@ -32,7 +33,7 @@ var layout = []place{
 	{dir: "tokens", ours: []string{"."}, others: []string{
 		"github.com/pkoukk/tiktoken-go", "github.com/pkoukk/tiktoken-go-loader", "github.com/dlclark/regexp2",
 	}},
-	{dir: "internal/adapter", ours: []string{".", "internal/wire", "classify"}},
+	{dir: "internal/adapter", ours: []string{".", "internal/rough", "internal/wire", "classify"}},
 	{dir: "adapters/openai", ours: []string{".", "internal/adapter", "internal/wire"}, others: []string{
 		"github.com/sashabaranov/go-openai",
 	}},
