@@ -1,0 +1,101 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// DegradeConfig sets [Degrade]. At least one of LastGood and Answer must be set.
+type DegradeConfig struct {
+	// LastGood has answers that were given to the same question before. nil: none are kept.
+	LastGood *LastGood
+	// Answer makes a stand-in for the answer to a request that failed with err, if there is no last good one. It may return nil
+	// for none. It must be safe for concurrent use. nil: none. See [StandIn].
+	Answer func(ctx context.Context, req *llm.Request, err *llm.Error) *llm.Response
+	// For lists the classes of failure that a stand-in is given for. nil: all but Invalid, Auth, Refused and Canceled, which
+	// the caller has to hear of.
+	For []llm.Class
+}
+
+// Degrade is the stage "degrade": where nobody could answer, it gives a stand-in in the place of the error: the last good
+// answer to the same question, or one that the application makes. The Response is marked Degraded, in telemetry too, and has
+// the whole account of attempts; a stand-in is never mistaken for an answer.
+//
+// Streams: a stand-in is handed out in one go, and only if nothing was handed out before. A caller that left gets none.
+//
+// It belongs inside telemetry and outside everything else, so that it acts when all else has failed. It makes no calls and
+// never touches an answer, apart from keeping it if LastGood is set. It panics without a source of stand-ins.
+func Degrade(cfg DegradeConfig) llm.Stage {
+	if cfg.LastGood == nil && cfg.Answer == nil {
+		panic("llm/middleware: Degrade: there is nothing to stand in; set LastGood or Answer, or leave the stage out")
+	}
+	cfg.For = slices.Clone(cfg.For)
+	return llm.Stage{Name: "degrade", Config: cfg, Wrap: wrapping("Degrade", func(next llm.Caller) llm.Caller {
+		return &degrade{next: next, cfg: cfg}
+	})}
+}
+
+type degrade struct {
+	next llm.Caller
+	cfg  DegradeConfig
+}
+
+func (s *degrade) Describe() llm.Node {
+	return llm.Node{Name: "degrade", Config: s.cfg, Children: []llm.Node{llm.Describe(s.next)}}
+}
+
+func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	if req == nil {
+		return s.next.Call(ctx, nil)
+	}
+	r, handed := req.Watch()
+	resp, err := s.next.Call(ctx, r)
+	if err == nil {
+		s.cfg.LastGood.keep(r, resp)
+		return resp, nil
+	}
+	if handed.Deltas() > 0 || ctx.Err() != nil && llm.ClassOf(err) == llm.Canceled || !s.standsInFor(llm.ClassOf(err)) {
+		return nil, err
+	}
+	stand := s.cfg.LastGood.of(r)
+	if stand == nil && s.cfg.Answer != nil {
+		stand = s.cfg.Answer(ctx, r, llm.CopyError(err))
+	}
+	if stand == nil {
+		return nil, err
+	}
+	out := *stand
+	out.Degraded, out.Deployment, out.Attempts = true, "", nil
+	if failed := llm.EmitWhole(r, &out); failed != nil {
+		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: &out, Err: failed}
+	}
+	return &out, nil
+}
+
+func (s *degrade) standsInFor(c llm.Class) bool {
+	if s.cfg.For != nil {
+		return slices.Contains(s.cfg.For, c)
+	}
+	switch c {
+	case llm.Invalid, llm.Auth, llm.Refused, llm.Canceled:
+		return false
+	}
+	return true
+}
+
+// StandIn is a DegradeConfig.Answer that says text, with {{wait}} in it replaced by the time after which it is worth coming
+// back, such as "45s", and by "a moment" where nobody knows.
+func StandIn(text string) func(context.Context, *llm.Request, *llm.Error) *llm.Response {
+	return func(_ context.Context, _ *llm.Request, err *llm.Error) *llm.Response {
+		wait := "a moment"
+		if err.RetryAfter > 0 {
+			wait = fmt.Sprint(max(err.RetryAfter.Round(time.Second), time.Second))
+		}
+		return &llm.Response{Parts: []llm.Part{llm.Text(strings.ReplaceAll(text, "{{wait}}", wait))}, Stop: llm.StopEnd}
+	}
+}
