@@ -11,8 +11,6 @@ type api interface {
 	encode(m *Model, req *llm.Request) (body []byte, model string, _ *llm.Error)
 	// reader makes what reads the answer of one call.
 	reader(c *call) reader
-	// marks are what tells a damaged event that held a part of an answer from noise.
-	marks() []string
 	// end is what a stream that breaks off did not get to, and bound the size in bytes of the largest event that is read.
 	end() string
 	bound() int
@@ -43,7 +41,6 @@ type chat struct{}
 
 func (chat) path() string          { return chatPath }
 func (chat) reader(c *call) reader { return &c.chunk }
-func (chat) marks() []string       { return []string{`"choices"`, `"delta"`, `"content"`, `"tool_calls"`} }
 func (chat) end() string           { return "a finish reason" }
 func (chat) bound() int            { return wire.MaxEvent }
 

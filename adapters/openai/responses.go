@@ -70,6 +70,5 @@ type responses struct{}
 
 func (responses) path() string        { return responsesPath }
 func (responses) reader(*call) reader { return &output{} }
-func (responses) marks() []string     { return []string{`"response.`, `"delta"`} }
 func (responses) end() string         { return "a final response" }
 func (responses) bound() int          { return maxAnswer } // the last event has all of the answer in it

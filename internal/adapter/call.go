@@ -67,6 +67,8 @@ type Call struct {
 	limited    bool          // left counts
 	left       time.Duration // to wait for the stream
 	loose      []byte
+	cut        error             // what ended the input within the piece that is taken in. nil: the piece is complete
+	ended      func(error) error // the error of a stream that ended so
 	sinkFailed bool
 }
 

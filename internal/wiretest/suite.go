@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -58,6 +60,7 @@ func Test(t *testing.T, a API) {
 		"leaving a loop or a panic closes the connection":         leaves,
 		"a sink that fails ends the call":                         sinks,
 		"phase and commit say how far it got":                     phases,
+		"a stream that is cut anywhere is no damaged one":         cuts,
 		"what fails outside of HTTP is told":                      outside,
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
@@ -280,6 +283,37 @@ func phases(t *testing.T, a *API) {
 		resp, err := m.Call(t.Context(), Ask("hi"))
 		is(t, Failure(t, resp, err), llm.Unavailable, llm.PhaseConnect, llm.CommitNone)
 	})
+}
+
+// cuts ends a stream after each of its bytes, in good order and by a reset of the connection.
+func cuts(t *testing.T, a *API) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	for n := range len(a.Hello) {
+		for _, end := range []error{nil, reset} {
+			m := a.New(Settings{HTTP: InMemory(200, a.Kind, func(context.Context) io.Reader {
+				if end == nil {
+					return strings.NewReader(a.Hello[:n])
+				}
+				return io.MultiReader(strings.NewReader(a.Hello[:n]), iotest.ErrReader(end))
+			})})
+			deltas, resp, err := Collect(t.Context(), m, Ask("hi"))
+			if err == nil {
+				if resp.Text() != "Hello" {
+					t.Errorf("after %q, then %v: %q was sold as whole", a.Hello[:n], end, resp.Text())
+				}
+				continue
+			}
+			e := Failure(t, resp, err)
+			commit := llm.CommitUnknown
+			if len(deltas) > 0 {
+				commit = llm.Committed
+			}
+			if e.Class != llm.Interrupted && (e.Class != llm.Unavailable || len(deltas) > 0) || e.Commit != commit ||
+				end != nil && !errors.Is(err, syscall.ECONNRESET) || (e.Partial != nil) != (len(deltas) > 0) {
+				t.Fatalf("after %q, then %v: %v, commit %v, Partial %+v", a.Hello[:n], end, err, e.Commit, e.Partial)
+			}
+		}
+	}
 }
 
 func outside(t *testing.T, a *API) {
