@@ -83,6 +83,9 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 	if err := c.answer.whole(msg); err != nil {
 		return nil, c.SinkFailed(err)
 	}
+	if c.answer.Lost {
+		return nil, c.Lost(data)
+	}
 	return c.finish(wire.Start(data))
 }
 

@@ -136,6 +136,9 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 			return nil, c.SinkFailed(err)
 		}
 	}
+	if c.answer.Lost {
+		return nil, c.Lost(data)
+	}
 	return c.finish(wire.Start(data))
 }
 

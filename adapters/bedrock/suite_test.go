@@ -18,6 +18,21 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 		},
 		Whole: hello, Cut: `{"output"`,
 		Kind: frameType, Silent: begun, Hel: begun + piece("Hel"), Hello: begun + piece("Hel") + piece("lo") + closed + ended + told,
+		Damaged: []string{
+			delta(0, `"lost"`), delta(0, `["lost"]`), delta(0, `{"text":{"value":"lost"}}`), delta(0, `{"text":["lost"]}`),
+			delta(0, `{"toolUse":"lost"}`), event("contentBlockDelta", `{bad`), event("contentBlockDelta", `lost text`),
+			event("contentBlockDelta", `["lost"]`), event("contentBlockStart", `{"start":"lost"}`), event("messageStop", `["lost"]`),
+			frame(`{"delta":{"text":"lost"}}`), frame(`lost`, ":message-type", "event"),
+			event("contentBlockStart", `{"contentBlockIndex":1,"start":{"toolResult":{"toolUseId":"x"}}}`) + delta(1, `{"text":"lost"}`),
+		},
+		Lost: []string{
+			`{"output":{"message":{"content":["lost"]}},"stopReason":"end_turn"}`, `{"output":{"message":{"content":"lost"}}}`,
+			`{"output":{"message":{"content":[{"text":["lost"]}]}},"stopReason":"end_turn"}`, `["lost"]`, `lost`,
+		},
+		Nothing: []string{
+			delta(0, `null`), delta(0, `{}`), delta(0, `{"text":null}`), delta(0, `{"newKind":{"text":"x"}}`), event("newKind", `{"text":"x"}`),
+			event("contentBlockStart", `{"contentBlockIndex":1,"start":{}}`), frame(``), frame(`{}`),
+		},
 		Failure: failure,
 		InBand:  func(message string) string { return exception("internalServerException", failure(message)) },
 	})

@@ -71,6 +71,8 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 		}
 	}
 	switch {
+	case a.Lost:
+		return nil, c.Lost(data)
 	case !a.begun:
 		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
 	case !a.finished() && isList(data):

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -26,6 +27,8 @@ type reader interface {
 	isFailure(data []byte) bool
 	// begins reports whether it belongs to an answer.
 	begins() bool
+	// lossy reports whether it may hold content that cannot be read, which may not be known before it is taken in.
+	lossy() bool
 	// take adds it to the answer and hands its content to the sink; once nothing is missing it sets the answer's finish.
 	// close ends an answer that came in one piece. Their errors are the sink's.
 	take(a *answer) error
@@ -48,12 +51,19 @@ func (chat) encode(m *Model, req *llm.Request) (body []byte, model string, _ *ll
 	return m.encode(req)
 }
 
-func (c *chunk) isAnswer() bool       { return c.choices && c.failure == nil && !c.isError }
-func (c *chunk) begins() bool         { return c.chosen }
-func (c *chunk) take(a *answer) error { return a.add(c) }
+func (c *chunk) isAnswer() bool { return c.choices && c.failure == nil && !c.isError }
+func (c *chunk) begins() bool   { return c.chosen }
+func (c *chunk) lossy() bool    { return c.lost || c.foreign && !c.choices }
+
+func (c *chunk) take(a *answer) error {
+	if c.lossy() {
+		return nil
+	}
+	return a.add(c)
+}
 
 func (c *chunk) isFailure(data []byte) bool {
-	return c.failure != nil || c.isError || !c.choices && !c.counted && says(data)
+	return c.failure != nil || c.isError || !c.choices && !c.counted && !c.foreign && adapter.Says(data)
 }
 
 func (c *chunk) close(a *answer) error {

@@ -45,6 +45,9 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
+	if c.reader.lossy() {
+		return nil, c.Lost(data)
+	}
 	if err := c.reader.close(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}

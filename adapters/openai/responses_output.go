@@ -20,6 +20,7 @@ type output struct {
 	told   [llm.DeltaEnd]int // parts of each kind that were told of
 	over   bool              // the final response came
 	torn   bool              // it contradicts what was handed out
+	lost   bool              // an item holds what may be content and cannot be read
 	failed []byte            // the error of a response that failed
 }
 
@@ -67,7 +68,7 @@ const (
 
 // take takes in the event. Its error is the sink's.
 func (o *output) take(a *answer) error {
-	if o.over {
+	if o.over || o.lossy() {
 		return nil
 	}
 	err := o.takeEvent(a)
@@ -76,6 +77,9 @@ func (o *output) take(a *answer) error {
 	}
 	return err
 }
+
+// lossy reports whether content may be lost.
+func (o *output) lossy() bool { return o.lost || o.event.lossy() }
 
 func (o *output) takeEvent(a *answer) error {
 	switch string(o.kind) {
@@ -255,6 +259,9 @@ func (o *output) settle(a *answer, it *outItem, p *outPiece, whole string) error
 // done takes in an item that is complete.
 func (o *output) done(a *answer) error {
 	w := o.read.itemOf(bytes.Clone(o.item))
+	if o.lost = w.lost(); o.lost {
+		return nil
+	}
 	it := o.current(w.kind)
 	if it.raw != nil { // said twice, or another one under the same number
 		if w.kind != itemCall || it.id == string(w.callID) {
@@ -263,6 +270,11 @@ func (o *output) done(a *answer) error {
 		it = o.open(w.kind)
 	}
 	return o.end(a, it, &w)
+}
+
+// lost reports whether the item may hold content that cannot be read.
+func (w *wireItem) lost() bool {
+	return w.lostText && w.kind == itemMessage || w.lostArgs && w.kind == itemCall
 }
 
 // end takes in an item as it is at its end, and hands out what is missing of it.

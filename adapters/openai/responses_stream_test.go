@@ -58,7 +58,7 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 		{"an end that repeats a long request", created + hel + lo + strings.Replace(helloEnd, "Be brief.", strings.Repeat("Be brief. ", 1<<19), 1), 2},
 		{"an end that still is in progress", created + hel + lo + strings.Replace(helloEnd, `"status":"completed","error"`, `"status":"in_progress","error"`, 1), 2},
 		{"an item that ends as it began", created + hel + lo + event("response.output_item.done", `"output_index":0,"item":`+messageItem("")) + helloEnd, 2},
-		{"items that are none", created + hel + lo + completed("null", "7", "[]", `{"id":"x"}`, messageItem("Hello")), 2},
+		{"items that are none", created + hel + lo + completed("null", "[]", `{"id":"x"}`, messageItem("Hello")), 2},
 		{"no numbers", strings.NewReplacer(`"output_index":0,`, "", `"content_index":0,`, "").Replace(helloWhole), 2},
 	}
 	for _, tt := range tests {
@@ -116,7 +116,7 @@ func TestResponseStreamsThatFail(t *testing.T) {
 		{"an error of a gateway", `data: {"error":{"message":"rate limit","code":429}}` + "\n\n", llm.RateLimited, "", "rate limit"},
 		{"an error without framing", `{"error":{"message":"The model is not there","code":"model_not_found"}}`, llm.NotFound, "", "not there"},
 		{"a flat error without a mark", `data: {"message":"upstream broke","status":502}` + "\n\n", llm.Unavailable, "", "upstream broke"},
-		{"a stream of the other API", first + second + end + done, llm.Unavailable, "", "before an answer"},
+		{"a stream of the other API", first + second + end + done, llm.BadOutput, "", "damaged"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -68,8 +68,11 @@ func (s *streaming) take(data []byte, isError bool) error {
 	if s.answer.out > s.Most {
 		return s.TooLarge()
 	}
-	if isError || s.reader.isFailure(data) {
+	switch {
+	case isError || s.reader.isFailure(data):
 		return s.InBand(data)
+	case s.reader.lossy():
+		return s.damaged(data, false)
 	}
 	if s.answer.finish == "" {
 		return nil
@@ -85,12 +88,6 @@ func (s *streaming) take(data []byte, isError bool) error {
 	}
 	s.finished = true
 	return nil
-}
-
-// says reports whether an event that is none of the API's speaks of a failure in a form of its own.
-func says(data []byte) bool {
-	f := wire.Unwrap(wire.Start(data))
-	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
 }
 
 // damaged is the error of an event that cannot be read, or of which a part that may have been content cannot. Once the answer

@@ -224,6 +224,13 @@ func (c *Call) ReadWhole(in io.Reader) (*llm.Response, error) {
 	return c.API.Whole(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 }
 
+// Lost is the error of a whole answer that may hold content which cannot be read.
+func (c *Call) Lost(answer []byte) error {
+	return c.Fail(&llm.Error{
+		Class: llm.BadOutput, Message: "a part of the answer cannot be read", Evidence: llm.Evidence{Body: wire.Start(answer)},
+	})
+}
+
 // TooLarge is the error of an answer above the bound.
 func (c *Call) TooLarge() error {
 	size := fmt.Sprintf("%d MiB", c.Most>>20)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -113,6 +114,34 @@ func (c *Call) Damaged(piece []byte) error {
 	})
 }
 
+// IsContent reports whether a member of an event that has none of its API's fields may hold a part of an answer, as other APIs
+// have it.
+func IsContent(key, value []byte) bool {
+	switch string(key) {
+	case "message": // a text of that name is what failures have
+		return len(value) > 0 && value[0] == '{' && !wire.IsVoid(value)
+	case "choices", "candidates", "content", "content_block", "delta", "parts", "response", "output", "output_text", "text", "tool_calls",
+		"completion", "generated_text":
+		return !wire.IsVoid(value)
+	}
+	return false
+}
+
+// HasContent reports whether an event that has none of its API's fields may hold a part of an answer. It is JSON.
+func HasContent(event []byte) bool {
+	members := wire.Members(event)
+	if members == nil {
+		return !wire.IsVoid(event)
+	}
+	return slices.ContainsFunc(members, func(m wire.Member) bool { return IsContent(m.Key, m.Value) })
+}
+
+// Says reports whether an event that has none of its API's fields speaks of a failure in a form of its own.
+func Says(event []byte) bool {
+	f := wire.Unwrap(wire.Start(event))
+	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
+}
+
 // tellsFailure reports whether a piece, which need not be JSON, begins as a failure does.
 func tellsFailure(piece []byte) bool {
 	var s wire.Scan
@@ -171,6 +200,8 @@ type sse struct {
 	c     *Call
 	in    *wire.SSE
 	event wire.Event
+	lined bool   // events came without framing, one a line
+	hole  []byte // a line that may have been an event
 }
 
 func (s *sse) Next() (err error) {
@@ -178,7 +209,21 @@ func (s *sse) Next() (err error) {
 	return err
 }
 
+// Take takes in an event. An answer does not get whole over a line that may have been an event and lost its framing; until
+// then such lines may turn out to be an error or a page.
 func (s *sse) Take() error {
+	was, _ := s.State()
+	err := s.take()
+	if s.hole == nil || err != nil || was {
+		return err
+	}
+	if is, _ := s.State(); is {
+		return s.c.Damaged(s.hole)
+	}
+	return nil
+}
+
+func (s *sse) take() error {
 	e := &s.event
 	if s.c.cut = e.Cut; e.Cut != nil {
 		s.c.ended = func(err error) error { return s.Ended(inOrder(err)) }
@@ -191,9 +236,15 @@ func (s *sse) Take() error {
 		return s.Event(e.Name, e.Data)
 	}
 	// No event: an error or a page sent where a stream was promised, or JSON a line.
-	if line := e.Data; wire.IsObject(line) || e.Cut != nil && line[0] == '{' {
+	line := e.Data
+	if wire.IsObject(line) || e.Cut != nil && line[0] == '{' {
+		s.lined = true
 		return s.Event(nil, line)
-	} else if len(s.c.loose) < wire.MaxBody {
+	}
+	if s.hole == nil && (s.lined || bytes.IndexByte(line, '{') >= 0) {
+		s.hole = bytes.Clone(line)
+	}
+	if len(s.c.loose) < wire.MaxBody {
 		s.c.Note(line)
 		return nil
 	}

@@ -13,6 +13,8 @@ type Teller struct {
 	Sink llm.Sink
 	// N is the number of pieces of content that came, also where nobody is told of them.
 	N int
+	// Lost says that what came may hold content and cannot be read.
+	Lost bool
 
 	parts [llm.DeltaEnd]int // parts of each kind that were told of
 }

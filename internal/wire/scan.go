@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -321,6 +322,22 @@ func (s *Scan) Raw() []byte {
 		return nil
 	}
 	return s.b[from:s.i]
+}
+
+// Void passes over one value and reports whether there is nothing in it: null, false, "", {} or [], which servers send for
+// one another where a field has no value.
+func (s *Scan) Void() bool { return IsVoid(s.Raw()) }
+
+// IsVoid is what Void reports of a JSON value.
+func IsVoid(raw []byte) bool {
+	switch string(raw) {
+	case "", "null", "false", `""`, "{}", "[]":
+		return true
+	}
+	if c := raw[0]; c != '{' && c != '[' {
+		return false
+	}
+	return len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
 // Whole reports whether the input is one value and nothing else.

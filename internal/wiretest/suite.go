@@ -36,6 +36,9 @@ type API struct {
 	// Kind is the media type of a stream. Silent is its beginning before there is content, perhaps a comment alone; Hel goes on to
 	// the first text, "Hel"; Hello is a whole stream of that text and "lo".
 	Kind, Silent, Hel, Hello string
+	// Damaged are pieces of a stream, and Lost whole answers, that may hold content which cannot be read; Nothing are pieces that
+	// hold none.
+	Damaged, Lost, Nothing []string
 	// Failure is the body of a failure with a message, InBand the event that reports one in a stream.
 	Failure, InBand func(message string) string
 }
@@ -61,6 +64,7 @@ func Test(t *testing.T, a API) {
 		"a sink that fails ends the call":                         sinks,
 		"phase and commit say how far it got":                     phases,
 		"a stream that is cut anywhere is no damaged one":         cuts,
+		"an answer is whole or says that it is not":               damages,
 		"what fails outside of HTTP is told":                      outside,
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
@@ -312,6 +316,44 @@ func cuts(t *testing.T, a *API) {
 				end != nil && !errors.Is(err, syscall.ECONNRESET) || (e.Partial != nil) != (len(deltas) > 0) {
 				t.Fatalf("after %q, then %v: %v, commit %v, Partial %+v", a.Hello[:n], end, err, e.Commit, e.Partial)
 			}
+		}
+	}
+}
+
+// damages puts pieces into a stream: where content may be lost, the answer is none.
+func damages(t *testing.T, a *API) {
+	rest, ok := strings.CutPrefix(a.Hello, a.Hel)
+	if !ok || len(a.Damaged) == 0 || len(a.Lost) == 0 || len(a.Nothing) == 0 {
+		t.Fatal("the suite lacks pieces")
+	}
+	for _, piece := range a.Damaged {
+		deltas, resp, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Hel+piece+rest), Settings{}), Ask("hi"))
+		if err == nil {
+			t.Errorf("with %q in it %q was sold as whole", piece, resp.Text())
+		} else if e := Failure(t, resp, err); e.Class != llm.Interrupted || e.Partial.Text() != "Hel" || len(deltas) != 1 {
+			t.Errorf("with %q: %v of class %v after %+v", piece, e, e.Class, deltas)
+		}
+		deltas, resp, err = Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Silent+piece+rest), Settings{}), Ask("hi"))
+		if err == nil {
+			t.Errorf("with %q before it %q was sold as whole", piece, resp.Text())
+		} else if e := Failure(t, resp, err); e.Class != llm.BadOutput || len(deltas) != 0 {
+			t.Errorf("%q first: %v of class %v after %+v", piece, e, e.Class, deltas)
+		}
+	}
+	for _, body := range a.Lost {
+		for _, req := range []*llm.Request{Ask("hi"), Streamed(&llm.Accumulator{})} {
+			resp, err := a.serve(t, Says(200, JSON, body), Settings{}).Call(t.Context(), req)
+			if err == nil {
+				t.Errorf("%s was taken for an answer: %+v", body, resp)
+			} else if e := Failure(t, resp, err); e.Class != llm.BadOutput || e.Partial != nil {
+				t.Errorf("%s: %v of class %v, Partial %+v", body, e, e.Class, e.Partial)
+			}
+		}
+	}
+	for _, piece := range a.Nothing {
+		_, resp, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Hel+piece+rest), Settings{}), Ask("hi"))
+		if err != nil || resp.Text() != "Hello" {
+			t.Errorf("with %q: %+v, %v", piece, resp, err)
 		}
 	}
 }
