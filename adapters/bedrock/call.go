@@ -128,8 +128,12 @@ func (c *call) read(resp *http.Response) (*llm.Response, error) {
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	blocks, ok := c.answer.envelope(data)
-	if !ok {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	switch {
+	case ok:
+	case wire.Find(wire.Members(data), []byte("__type")) != nil: // of an exception
+		return nil, c.InBand(data)
+	default:
+		return nil, c.NoAnswer(data)
 	}
 	for i, b := range blocks {
 		if err := c.answer.block(i, b); err != nil {

@@ -34,6 +34,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 			event("contentBlockStart", `{"contentBlockIndex":1,"start":{}}`), frame(``), frame(`{}`),
 		},
 		Failure: failure,
-		InBand:  func(message string) string { return exception("internalServerException", failure(message)) },
+		Told: func(message string) string {
+			return `{"__type":"com.amazon.coral.service#InternalServerException","message":` + wiretest.Quote(message) + `}`
+		},
+		InBand: func(message string) string { return exception("internalServerException", failure(message)) },
 	})
 }

@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"slices"
+
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
@@ -22,13 +24,16 @@ type reader interface {
 	// parse reads the first JSON value of data and returns what follows it. The methods below are about that value. ok is
 	// false for what is not JSON, or no object.
 	parse(data []byte) (rest []byte, ok bool)
-	// isAnswer reports whether it is a whole answer, and isFailure whether it speaks of a failure.
+	// isAnswer reports whether it is a whole answer. reports is the failure that the value, which is data, speaks of, as JSON
+	// without the answer that it may stand in; nil: it speaks of none.
 	isAnswer() bool
-	isFailure(data []byte) bool
+	reports(data []byte) []byte
 	// begins reports whether it belongs to an answer.
 	begins() bool
 	// lossy reports whether it may hold content that cannot be read, which may not be known before it is taken in.
 	lossy() bool
+	// note takes over what it says of the call: its names and usage.
+	note(a *answer)
 	// take adds it to the answer and hands its content to the sink; once nothing is missing it sets the answer's finish.
 	// close ends an answer that came in one piece. Their errors are the sink's.
 	take(a *answer) error
@@ -52,6 +57,7 @@ func (chat) encode(m *Model, req *llm.Request) (body []byte, model string, _ *ll
 }
 
 func (c *chunk) isAnswer() bool { return c.choices && c.failure == nil && !c.isError }
+func (c *chunk) note(a *answer) { a.note(c) }
 func (c *chunk) begins() bool   { return c.chosen }
 func (c *chunk) lossy() bool    { return c.lost || c.foreign && !c.choices }
 
@@ -62,8 +68,14 @@ func (c *chunk) take(a *answer) error {
 	return a.add(c)
 }
 
-func (c *chunk) isFailure(data []byte) bool {
-	return c.failure != nil || c.isError || !c.choices && !c.counted && !c.foreign && adapter.Says(data)
+func (c *chunk) reports(data []byte) []byte {
+	switch {
+	case c.failure != nil && (c.nested || c.choices): // beside an answer, or in one as OpenRouter has it
+		return slices.Concat([]byte(`{"error":`), c.failure, []byte("}"))
+	case c.failure != nil, c.isError, !c.choices && !c.counted && !c.foreign && adapter.Says(data):
+		return data
+	}
+	return nil
 }
 
 func (c *chunk) close(a *answer) error {

@@ -39,8 +39,15 @@ func (c *call) do() (*llm.Response, error) {
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	rest, ok := c.reader.parse(data)
-	if !ok || len(rest) > 0 || !c.reader.isAnswer() {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	if !ok || len(rest) > 0 {
+		return nil, c.NoAnswer(data)
+	}
+	if failure := c.reader.reports(data); failure != nil {
+		c.reader.note(&c.answer)
+		return nil, c.InBand(failure)
+	}
+	if !c.reader.isAnswer() {
+		return nil, c.NoAnswer(data)
 	}
 	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)

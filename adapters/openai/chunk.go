@@ -18,6 +18,7 @@ type chunk struct {
 	usage     llm.Usage
 	counted   bool   // there is a usage
 	failure   []byte // the error, as JSON. nil: none
+	nested    bool   // the error stands within something
 	isError   bool   // the whole is an error by its type
 	lost      bool   // the first choice holds what may be content and cannot be read
 	foreign   bool   // there is content where the API has none
@@ -93,13 +94,13 @@ func (c *chunk) field(key []byte) {
 			case string(k) == "usage":
 				c.readUsage()
 			case string(k) == "error":
-				c.readError()
+				c.readError(true)
 			default:
 				c.Skip()
 			}
 		}
 	case "error":
-		c.readError()
+		c.readError(false)
 	default:
 		m := member{key, c.Raw()}
 		c.foreign = c.foreign || adapter.IsContent(key, m.value)
@@ -127,9 +128,9 @@ func (s *scan) misses(c byte, lost *bool) bool {
 }
 
 // readError keeps an error that says something.
-func (c *chunk) readError() {
+func (c *chunk) readError(nested bool) {
 	if raw := c.says(); raw != nil {
-		c.failure = raw
+		c.failure, c.nested = raw, nested
 	}
 }
 
@@ -160,7 +161,7 @@ func (c *chunk) oneChoice() {
 		case string(k) == "finish_reason":
 			ch.finish = c.Text()
 		case string(k) == "error":
-			c.readError()
+			c.readError(true)
 		default:
 			c.Skip()
 		}

@@ -105,19 +105,18 @@ func (e *event) lossy() bool {
 	return false
 }
 
-// isFailure reports whether the event is an error. A failed response is none: it is an answer that says so.
-func (e *event) isFailure(data []byte) bool {
-	if e.resp != nil {
-		return false
-	}
+// reports is the event if it is an error. A failed response is none: it is an answer that says so.
+func (e *event) reports(data []byte) []byte {
 	kind := string(e.kind)
 	switch {
+	case e.resp != nil:
 	case e.isError, kind == "response.failed", kind == "response.error":
-		return true
+		return data
 	case strings.HasPrefix(kind, "response."): // an error in one is that of a tool
-		return false
+	case e.failure != nil, adapter.Says(data):
+		return data
 	}
-	return e.failure != nil || adapter.Says(data)
+	return nil
 }
 
 func (e *event) isAnswer() bool {

@@ -68,8 +68,11 @@ func (s *streaming) take(data []byte, isError bool) error {
 	if s.answer.out > s.Most {
 		return s.TooLarge()
 	}
+	failure := s.reader.reports(data)
 	switch {
-	case isError || s.reader.isFailure(data):
+	case failure != nil:
+		return s.InBand(failure)
+	case isError:
 		return s.InBand(data)
 	case s.reader.lossy():
 		return s.damaged(data, false)

@@ -224,6 +224,14 @@ func (c *Call) ReadWhole(in io.Reader) (*llm.Response, error) {
 	return c.API.Whole(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 }
 
+// NoAnswer is the error of what came in one piece in the place of an answer: a failure in whatever form, a page, or nothing.
+func (c *Call) NoAnswer(data []byte) error {
+	if wire.IsObject(data) && Says(data) {
+		return c.InBand(data)
+	}
+	return c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+}
+
 // Lost is the error of a whole answer that may hold content which cannot be read.
 func (c *Call) Lost(answer []byte) error {
 	return c.Fail(&llm.Error{

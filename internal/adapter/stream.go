@@ -136,7 +136,7 @@ func HasContent(event []byte) bool {
 	return slices.ContainsFunc(members, func(m wire.Member) bool { return IsContent(m.Key, m.Value) })
 }
 
-// Says reports whether an event that has none of its API's fields speaks of a failure in a form of its own.
+// Says reports whether JSON that has none of its API's fields speaks of a failure in a form of its own.
 func Says(event []byte) bool {
 	f := wire.Unwrap(wire.Start(event))
 	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)

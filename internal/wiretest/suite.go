@@ -41,6 +41,8 @@ type API struct {
 	Damaged, Lost, Nothing []string
 	// Failure is the body of a failure with a message, InBand the event that reports one in a stream.
 	Failure, InBand func(message string) string
+	// Told is the body of a failure that needs no status to be known for one. nil: Failure.
+	Told func(message string) string
 }
 
 func (a *API) serve(t testing.TB, h http.Handler, s Settings) llm.Caller {
@@ -69,6 +71,7 @@ func Test(t *testing.T, a API) {
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
 		"a failing stream closes its connection":                  inBand,
+		"a failure is told alike in one piece and in a stream":    alike,
 		"no error carries a key":                                  secrets,
 		"the key is asked for each call":                          keys,
 		"a key that cannot be had ends the call unsent":           noKey,
@@ -442,6 +445,24 @@ func inBand(t *testing.T, a *API) {
 		t.Errorf("got %v", e)
 	}
 	<-s.Closed
+}
+
+// alike sends failures with status 200 as an answer and as the first event of a stream.
+func alike(t *testing.T, a *API) {
+	told := a.Told
+	if told == nil {
+		told = a.Failure
+	}
+	for message, class := range map[string]llm.Class{
+		"the server is overloaded": llm.Overloaded, "rate limit exceeded": llm.RateLimited, "out of luck": llm.Unavailable,
+	} {
+		_, _, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Silent+a.InBand(message)), Settings{}), Ask("hi"))
+		_, whole := a.serve(t, Says(200, JSON, told(message)), Settings{}).Call(t.Context(), Ask("hi"))
+		e := llm.AsError(whole)
+		if got := llm.ClassOf(err); got != class || e.Class != class || !strings.Contains(e.Error(), message) {
+			t.Errorf("%s: streamed %v, in one piece %v", message, err, whole)
+		}
+	}
 }
 
 func once(t *testing.T, a *API) {
