@@ -3,7 +3,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, type, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Requests are built by, and sent through, the official github.com/anthropics/anthropic-sdk-go with its retries, its spans
 // and its look at the environment off; [Model.Client] gives its client for calls that are no messages. Answers and failures
@@ -84,6 +84,14 @@ func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.
 // String says where m leads, without keys.
 func (m *Model) String() string { return m.cfg.String() }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) {
+	adapter.Print(f, verb, "anthropic.Config", c.String())
+}
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "anthropic.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)
@@ -109,6 +117,7 @@ func newModel(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, err

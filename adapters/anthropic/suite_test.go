@@ -21,17 +21,21 @@ func delta(what string) string {
 	return `{"type":"content_block_delta","index":0,"delta":` + what + `}`
 }
 
+// config is that of a model with a name.
+func config(s wiretest.Settings) anthropic.Config {
+	return anthropic.Config{
+		BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
+	}
+}
+
 func TestWhatEveryAdapterDoes(t *testing.T) {
 	failure := func(message string) string {
 		return `{"type":"error","error":{"type":"api_error","message":` + wiretest.Quote(message) + `}}`
 	}
 	wiretest.Test(t, wiretest.API{
-		New: func(s wiretest.Settings) llm.Caller {
-			return anthropic.New(anthropic.Config{
-				BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
-			})
-		},
-		Whole: hello, Cut: `{"id":"msg_1"`,
+		New:    func(s wiretest.Settings) llm.Caller { return anthropic.New(config(s)) },
+		Config: func(s wiretest.Settings) any { return config(s) },
+		Whole:  hello, Cut: `{"id":"msg_1"`,
 		Kind: wiretest.SSE, Silent: events(begun, opened), Hel: events(begun, opened, piece("Hel")),
 		Hello: events(begun, opened, piece("Hel"), piece("lo"), closed, ended, over),
 		Damaged: apart(

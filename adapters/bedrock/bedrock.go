@@ -3,7 +3,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, exception, the start of the body, how far the request got and what had arrived of the answer. Keys and tokens are
-// taken out of all of it.
+// taken out of all of it, however short they are down to four bytes; words that stand for no key, such as "none", stay.
 //
 // Requests are addressed, signed and sent by the official github.com/aws/aws-sdk-go-v2/service/bedrockruntime with its
 // retries and its look at the environment off; [Model.Client] gives its client for calls that are no conversations. Their
@@ -83,6 +83,12 @@ func (m *Model) String() string { return strings.TrimSpace(m.cfg.Provider + " in
 
 // String says where c leads, without keys.
 func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.Model) }
+
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "bedrock.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "bedrock.Model", m.String()) }
 
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {

@@ -69,7 +69,10 @@ func (c *call) identify() (creds aws.Credentials, key string, err error) {
 		key, err = c.Ask()
 		return creds, key, err
 	}
-	creds, err = c.m.cfg.Credentials.Retrieve(c.Ctx)
+	err = adapter.Guarded(func() (err error) {
+		creds, err = c.m.cfg.Credentials.Retrieve(c.Ctx)
+		return err
+	})
 	switch {
 	case err != nil:
 		return creds, "", c.Unsent(adapter.NoKey(c.Ctx, "no credentials could be had", err))

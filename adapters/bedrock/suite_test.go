@@ -8,15 +8,19 @@ import (
 	"github.com/modelchain/llm/internal/wiretest"
 )
 
+// config is that of a model with a name.
+func config(s wiretest.Settings) bedrock.Config {
+	return bedrock.Config{
+		Region: "us-east-1", BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
+	}
+}
+
 func TestWhatEveryAdapterDoes(t *testing.T) {
 	failure := func(message string) string { return `{"message":` + wiretest.Quote(message) + `}` }
 	wiretest.Test(t, wiretest.API{
-		New: func(s wiretest.Settings) llm.Caller {
-			return bedrock.New(bedrock.Config{
-				Region: "us-east-1", BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
-			})
-		},
-		Whole: hello, Cut: `{"output"`,
+		New:    func(s wiretest.Settings) llm.Caller { return bedrock.New(config(s)) },
+		Config: func(s wiretest.Settings) any { return config(s) },
+		Whole:  hello, Cut: `{"output"`,
 		Kind: frameType, Silent: begun, Hel: begun + piece("Hel"), Hello: begun + piece("Hel") + piece("lo") + closed + ended + told,
 		Damaged: []string{
 			delta(0, `"lost"`), delta(0, `["lost"]`), delta(0, `{"text":{"value":"lost"}}`), delta(0, `{"text":["lost"]}`),

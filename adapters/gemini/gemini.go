@@ -4,7 +4,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Requests are written with the types of google.golang.org/genai, and [Model.Client] gives its client for calls that are no
 // chat. Answers and failures are read here, over the same http.Client: the SDK hides the headers of failures, takes a comment
@@ -91,6 +91,12 @@ func (m *Model) String() string {
 	return m.cfg.Provider + " at " + m.base.host
 }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "gemini.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "gemini.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)
@@ -121,6 +127,7 @@ func newModel(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := addressOf(&cfg, vertex)
 	if err != nil {
 		return nil, err

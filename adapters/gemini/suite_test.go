@@ -16,15 +16,19 @@ func apart(data ...string) []string {
 	return data
 }
 
+// config is that of a model with a name.
+func config(s wiretest.Settings) gemini.Config {
+	return gemini.Config{
+		BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
+	}
+}
+
 func TestWhatEveryAdapterDoes(t *testing.T) {
 	failure := func(message string) string { return `{"error":{"message":` + wiretest.Quote(message) + `}}` }
 	wiretest.Test(t, wiretest.API{
-		New: func(s wiretest.Settings) llm.Caller {
-			return gemini.New(gemini.Config{
-				BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
-			})
-		},
-		Whole: chunk(`{"text":"Hello"}`, stop, used), Cut: `{"candidates":[`,
+		New:    func(s wiretest.Settings) llm.Caller { return gemini.New(config(s)) },
+		Config: func(s wiretest.Settings) any { return config(s) },
+		Whole:  chunk(`{"text":"Hello"}`, stop, used), Cut: `{"candidates":[`,
 		Kind: wiretest.SSE, Silent: ": ping\n\n", Hel: events(piece("Hel")),
 		Hello: events(piece("Hel"), chunk(`{"text":"lo"}`, stop, used)),
 		Damaged: apart(

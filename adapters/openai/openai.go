@@ -4,7 +4,7 @@
 // Both make exactly one HTTP request a call: they neither retry nor wait, which is what the stages around them are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Chats are written as github.com/sashabaranov/go-openai has them, and [Model.Client] gives its client for other calls. Answers
 // and failures of chats are read here, over the same http.Client: that client drops headers, unknown fields and several
@@ -85,6 +85,12 @@ func (m *Model) String() string {
 	return m.cfg.Provider + " at " + m.base.Host
 }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "openai.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "openai.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg, chat{})
@@ -119,6 +125,7 @@ func newModel(cfg Config, how api) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := baseURL(&cfg, &d)
 	if err != nil {
 		return nil, err

@@ -2,8 +2,10 @@ package openai
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // Responses is an [llm.Caller] for the Responses API, a POST to /responses of OpenAI, Azure and those who speak like them.
@@ -59,6 +61,11 @@ func NewResponses(cfg Config) *Responses {
 
 // String says where r leads, without keys.
 func (r *Responses) String() string { return r.m.String() }
+
+// Format prints what String says, whatever the verb.
+func (r *Responses) Format(f fmt.State, verb rune) {
+	adapter.Print(f, verb, "openai.Responses", r.String())
+}
 
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (r *Responses) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {

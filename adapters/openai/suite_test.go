@@ -16,15 +16,19 @@ func frames(data ...string) []string {
 	return data
 }
 
+// config is that of a model with a name.
+func config(s wiretest.Settings) openai.Config {
+	return openai.Config{
+		BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
+	}
+}
+
 func TestWhatEveryAdapterDoes(t *testing.T) {
 	event := func(message string) string { return `{"error":{"message":` + wiretest.Quote(message) + `}}` }
 	wiretest.Test(t, wiretest.API{
-		New: func(s wiretest.Settings) llm.Caller {
-			return openai.New(openai.Config{
-				BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
-			})
-		},
-		Whole: `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`, Cut: `{"choices":[`,
+		New:    func(s wiretest.Settings) llm.Caller { return openai.New(config(s)) },
+		Config: func(s wiretest.Settings) any { return config(s) },
+		Whole:  `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`, Cut: `{"choices":[`,
 		Kind: wiretest.SSE, Silent: ": hi\n\n", Hel: first, Hello: first + second + end + usage + done,
 		Damaged: frames(
 			`{"choices":[{"delta":"lost"}]}`, `{"choices":[{"index":0,"delta":{"content":{"text":"lost"}}}]}`, `{"choices":[{"delta":{"content":7}}]}`,
@@ -57,12 +61,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 func TestWhatEveryAdapterDoesWithResponses(t *testing.T) {
 	failure := func(message string) string { return `{"error":{"message":` + wiretest.Quote(message) + `}}` }
 	wiretest.Test(t, wiretest.API{
-		New: func(s wiretest.Settings) llm.Caller {
-			return openai.NewResponses(openai.Config{
-				BaseURL: s.URL, HTTPClient: s.HTTP, APIKey: s.APIKey, Key: s.Key, Header: s.Header, Model: "m",
-			})
-		},
-		Whole: wholeResponse("completed", llm.Usage{Input: 9, Output: 2}, messageItem("Hello")), Cut: `{"object":"response","output":[`,
+		New:    func(s wiretest.Settings) llm.Caller { return openai.NewResponses(config(s)) },
+		Config: func(s wiretest.Settings) any { return config(s) },
+		Whole:  wholeResponse("completed", llm.Usage{Input: 9, Output: 2}, messageItem("Hello")), Cut: `{"object":"response","output":[`,
 		Damaged: frames(
 			`{"type":"response.output_text.delta","delta":{"text":"lost"}}`, `{"type":"response.output_text.delta","delta":["lost"]}`,
 			`{"type":"response.refusal.delta","delta":7}`, `{"type":"response.function_call_arguments.delta","delta":{"a":1}}`,

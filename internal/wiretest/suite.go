@@ -9,9 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -29,8 +27,9 @@ type Settings struct {
 
 // An API is one provider's wire as the suite needs it.
 type API struct {
-	// New makes a model with a name.
-	New func(Settings) llm.Caller
+	// New makes a model with a name; Config is the configuration that it is made of.
+	New    func(Settings) llm.Caller
+	Config func(Settings) any
 	// Whole is an answer in one piece, Cut the beginning of one.
 	Whole, Cut string
 	// Kind is the media type of a stream. Silent is its beginning before there is content, perhaps a comment alone; Hel goes on to
@@ -73,6 +72,8 @@ func Test(t *testing.T, a API) {
 		"a failing stream closes its connection":                  inBand,
 		"a failure is told alike in one piece and in a stream":    alike,
 		"no error carries a key":                                  secrets,
+		"a short key is taken out as a word":                      shortKeys,
+		"nothing that is printed has a key":                       prints,
 		"the key is asked for each call":                          keys,
 		"a key that cannot be had ends the call unsent":           noKey,
 		"a call is one request by its own client, whatever fails": once,
@@ -292,75 +293,6 @@ func phases(t *testing.T, a *API) {
 	})
 }
 
-// cuts ends a stream after each of its bytes, in good order and by a reset of the connection.
-func cuts(t *testing.T, a *API) {
-	reset := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	for n := range len(a.Hello) {
-		for _, end := range []error{nil, reset} {
-			m := a.New(Settings{HTTP: InMemory(200, a.Kind, func(context.Context) io.Reader {
-				if end == nil {
-					return strings.NewReader(a.Hello[:n])
-				}
-				return io.MultiReader(strings.NewReader(a.Hello[:n]), iotest.ErrReader(end))
-			})})
-			deltas, resp, err := Collect(t.Context(), m, Ask("hi"))
-			if err == nil {
-				if resp.Text() != "Hello" {
-					t.Errorf("after %q, then %v: %q was sold as whole", a.Hello[:n], end, resp.Text())
-				}
-				continue
-			}
-			e := Failure(t, resp, err)
-			commit := llm.CommitUnknown
-			if len(deltas) > 0 {
-				commit = llm.Committed
-			}
-			if e.Class != llm.Interrupted && (e.Class != llm.Unavailable || len(deltas) > 0) || e.Commit != commit ||
-				end != nil && !errors.Is(err, syscall.ECONNRESET) || (e.Partial != nil) != (len(deltas) > 0) {
-				t.Fatalf("after %q, then %v: %v, commit %v, Partial %+v", a.Hello[:n], end, err, e.Commit, e.Partial)
-			}
-		}
-	}
-}
-
-// damages puts pieces into a stream: where content may be lost, the answer is none.
-func damages(t *testing.T, a *API) {
-	rest, ok := strings.CutPrefix(a.Hello, a.Hel)
-	if !ok || len(a.Damaged) == 0 || len(a.Lost) == 0 || len(a.Nothing) == 0 {
-		t.Fatal("the suite lacks pieces")
-	}
-	for _, piece := range a.Damaged {
-		deltas, resp, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Hel+piece+rest), Settings{}), Ask("hi"))
-		if err == nil {
-			t.Errorf("with %q in it %q was sold as whole", piece, resp.Text())
-		} else if e := Failure(t, resp, err); e.Class != llm.Interrupted || e.Partial.Text() != "Hel" || len(deltas) != 1 {
-			t.Errorf("with %q: %v of class %v after %+v", piece, e, e.Class, deltas)
-		}
-		deltas, resp, err = Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Silent+piece+rest), Settings{}), Ask("hi"))
-		if err == nil {
-			t.Errorf("with %q before it %q was sold as whole", piece, resp.Text())
-		} else if e := Failure(t, resp, err); e.Class != llm.BadOutput || len(deltas) != 0 {
-			t.Errorf("%q first: %v of class %v after %+v", piece, e, e.Class, deltas)
-		}
-	}
-	for _, body := range a.Lost {
-		for _, req := range []*llm.Request{Ask("hi"), Streamed(&llm.Accumulator{})} {
-			resp, err := a.serve(t, Says(200, JSON, body), Settings{}).Call(t.Context(), req)
-			if err == nil {
-				t.Errorf("%s was taken for an answer: %+v", body, resp)
-			} else if e := Failure(t, resp, err); e.Class != llm.BadOutput || e.Partial != nil {
-				t.Errorf("%s: %v of class %v, Partial %+v", body, e, e.Class, e.Partial)
-			}
-		}
-	}
-	for _, piece := range a.Nothing {
-		_, resp, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Hel+piece+rest), Settings{}), Ask("hi"))
-		if err != nil || resp.Text() != "Hello" {
-			t.Errorf("with %q: %+v, %v", piece, resp, err)
-		}
-	}
-}
-
 func outside(t *testing.T, a *API) {
 	for _, c := range []struct {
 		err    error
@@ -445,24 +377,6 @@ func inBand(t *testing.T, a *API) {
 		t.Errorf("got %v", e)
 	}
 	<-s.Closed
-}
-
-// alike sends failures with status 200 as an answer and as the first event of a stream.
-func alike(t *testing.T, a *API) {
-	told := a.Told
-	if told == nil {
-		told = a.Failure
-	}
-	for message, class := range map[string]llm.Class{
-		"the server is overloaded": llm.Overloaded, "rate limit exceeded": llm.RateLimited, "out of luck": llm.Unavailable,
-	} {
-		_, _, err := Collect(t.Context(), a.serve(t, Says(200, a.Kind, a.Silent+a.InBand(message)), Settings{}), Ask("hi"))
-		_, whole := a.serve(t, Says(200, JSON, told(message)), Settings{}).Call(t.Context(), Ask("hi"))
-		e := llm.AsError(whole)
-		if got := llm.ClassOf(err); got != class || e.Class != class || !strings.Contains(e.Error(), message) {
-			t.Errorf("%s: streamed %v, in one piece %v", message, err, whole)
-		}
-	}
 }
 
 func once(t *testing.T, a *API) {
