@@ -111,6 +111,23 @@ func Refuses(t *testing.T, m func(http.HandlerFunc) llm.Caller, refusals []Refus
 	}
 }
 
+func resultsAlone(t *testing.T, a *API) {
+	call := Message(llm.RoleAssistant, Call("c", "f", "{}"))
+	for name, parts := range map[string][]llm.Part{
+		"text beside": {Result("c", false, llm.Text("1")), llm.Text("And?")}, "text before": {llm.Text("And?"), Result("c", false)},
+		"text alone": {llm.Text("1")}, "text of no kind": {{Text: "1"}}, "an image": {Part(llm.PartImage, llm.Part{URL: "http://h/a.png"})},
+		"a call": {Call("d", "f", "{}")}, "nothing": nil,
+	} {
+		var s Recorder
+		m := a.serve(t, s.Of(Says(200, JSON, a.Whole)), Settings{})
+		resp, err := m.Call(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hi"), call, Message(llm.RoleTool, parts...)}})
+		e := Failure(t, resp, err)
+		if e.Class != llm.Invalid || !strings.Contains(e.Error(), "Messages[2]") || e.Commit != llm.CommitNone || s.Calls() != 0 {
+			t.Errorf("%s: %v of class %v, commit %v, after %d requests", name, e, e.Class, e.Commit, s.Calls())
+		}
+	}
+}
+
 // BenchStream measures the cost of a delta from the socket, or the memory, to the sink: a part of a whole call.
 func BenchStream(b *testing.B, c llm.Caller) {
 	n := 0

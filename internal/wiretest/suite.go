@@ -60,6 +60,7 @@ func Test(t *testing.T, a API) {
 		"canceling closes the connection at once":                 cancels,
 		"whose time ran out is told":                              deadlines,
 		"a call that is canceled already sends nothing":           canceledBefore,
+		"a tool's message holds results alone":                    resultsAlone,
 		"canceling while it connects sends nothing":               connects,
 		"leaving a loop or a panic closes the connection":         leaves,
 		"a sink that fails ends the call":                         sinks,
