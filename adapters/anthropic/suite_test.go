@@ -54,6 +54,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 			delta(`null`), delta(`{}`), delta(`{"type":"text_delta","text":null}`), delta(`{"type":"text_delta"}`), delta(`{"type":"mood_delta","mood":"x"}`),
 			`{"type":"weather","text":"x"}`, `{"type":"ping"}`, `{"id":"x"}`, `{"type":"content_block_start","index":1,"content_block":null}`, `: keepalive`, ``,
 		), ": comment\n\n", "event: ping\ndata: x\n\n"),
+		Counted: func(input, output string) string {
+			return `{"type":"message","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","usage":{"input_tokens":` + input + `,"output_tokens":` + output + `}}`
+		},
 		Failure: failure, InBand: func(message string) string { return events(failure(message)) },
 	})
 }

@@ -37,6 +37,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 			delta(0, `null`), delta(0, `{}`), delta(0, `{"text":null}`), delta(0, `{"newKind":{"text":"x"}}`), event("newKind", `{"text":"x"}`),
 			event("contentBlockStart", `{"contentBlockIndex":1,"start":{}}`), frame(``), frame(`{}`),
 		},
+		Counted: func(input, output string) string {
+			return `{"output":{"message":{"content":[{"text":"Hello"}]}},"stopReason":"end_turn","usage":{"inputTokens":` + input + `,"outputTokens":` + output + `}}`
+		},
 		Failure: failure,
 		Told: func(message string) string {
 			return `{"__type":"com.amazon.coral.service#InternalServerException","message":` + wiretest.Quote(message) + `}`

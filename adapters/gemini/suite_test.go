@@ -49,6 +49,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 			`{"candidates":[{"content":{"parts":[]}}]}`, `{"candidates":[{"content":{"parts":{}}}]}`, chunk(`{"text":null}`, "", ""), chunk(`{}`, "", ""), chunk(`null`, "", ""),
 			`{"candidates":[{"index":1,"content":"of another"}]}`, `{"responseId":"x"}`, `{"usageMetadata":{}}`, `{"hello":"there"}`, `: keepalive`, ``, `[{}]`,
 		), ": comment\n\n", "event: ping\ndata: x\n\n"),
+		Counted: func(input, output string) string {
+			return chunk(`{"text":"Hello"}`, stop, `,"usageMetadata":{"promptTokenCount":`+input+`,"candidatesTokenCount":`+output+`}`)
+		},
 		Failure: failure, InBand: func(message string) string { return events(failure(message)) },
 	})
 }

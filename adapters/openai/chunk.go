@@ -5,6 +5,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A chunk is one piece of an answer as the wire has it: an event of a stream, or the whole answer of a unary call, whose
@@ -312,22 +313,29 @@ func (s *scan) tokens() (u llm.Usage, ok bool) {
 		switch k := s.Key(); {
 		case s.Null():
 		case string(k) == "prompt_tokens", string(k) == "input_tokens":
-			u.Input = s.Num()
+			u.Input = s.count(&u)
 		case string(k) == "completion_tokens", string(k) == "output_tokens":
-			u.Output = s.Num()
+			u.Output = s.count(&u)
 		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, s.Num())
+			u.CachedInput = max(u.CachedInput, s.count(&u))
 		case string(k) == "prompt_tokens_details", string(k) == "input_tokens_details":
 			s.details(&u)
 		case string(k) == "completion_tokens_details", string(k) == "output_tokens_details":
 			s.details(&u)
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.Num())
+			u.Reasoning = max(u.Reasoning, s.count(&u))
 		default:
 			s.Skip()
 		}
 	}
 	return u, true
+}
+
+// count reads a number of tokens. One that is none is 0, and what was told an estimate.
+func (s *scan) count(u *llm.Usage) int {
+	n, ok := wire.Count(s.Raw())
+	u.Estimated = u.Estimated || !ok
+	return n
 }
 
 func (s *scan) details(u *llm.Usage) {
@@ -339,11 +347,11 @@ func (s *scan) details(u *llm.Usage) {
 		switch k := s.Key(); {
 		case s.Null():
 		case string(k) == "cached_tokens":
-			u.CachedInput = max(u.CachedInput, s.Num())
+			u.CachedInput = max(u.CachedInput, s.count(u))
 		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
-			u.CacheWrite = max(u.CacheWrite, s.Num())
+			u.CacheWrite = max(u.CacheWrite, s.count(u))
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.Num())
+			u.Reasoning = max(u.Reasoning, s.count(u))
 		default:
 			s.Skip()
 		}

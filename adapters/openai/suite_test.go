@@ -54,6 +54,9 @@ func TestWhatEveryAdapterDoes(t *testing.T) {
 			`{"choices":[{"delta":{"content":[{"type":"reference","reference_ids":[1]}]}}]}`, `{"choices":[{"delta":{"tool_calls":[null]}}]}`,
 			`{"type":"ping"}`, `{"usage":{"prompt_tokens":1}}`, `{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, `: keepalive`, ``,
 		), ": comment\n\n", "event: ping\ndata: x\n\n", "id: 7\nfoo: x\n\n"),
+		Counted: func(input, output string) string {
+			return `{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":` + input + `,"completion_tokens":` + output + `}}`
+		},
 		Failure: event, InBand: func(message string) string { return "data: " + event(message) + "\n\n" },
 	})
 }
@@ -88,6 +91,9 @@ func TestWhatEveryAdapterDoesWithResponses(t *testing.T) {
 			`{"type":"response.output_item.done","item":{"type":"new_item","content":"x"}}`,
 		), ": comment\n\n", "event: ping\ndata: x\n\n"),
 		Kind: wiretest.SSE, Silent: created, Hel: created + added + hel, Hello: helloWhole,
+		Counted: func(input, output string) string {
+			return `{"object":"response","status":"completed","output":[` + messageItem("Hello") + `],"usage":{"input_tokens":` + input + `,"output_tokens":` + output + `}}`
+		},
 		Failure: failure,
 		InBand:  func(message string) string { return "event: error\ndata: " + failure(message) + "\n\n" },
 	})

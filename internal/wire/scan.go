@@ -247,9 +247,15 @@ func (s *Scan) hex4() (r rune) {
 	return r
 }
 
-// Num reads a number as a whole one and passes over anything else, which it takes for 0.
+// Num reads a number, also one in a text, as a whole one and passes over anything else, which it takes for 0.
 func (s *Scan) Num() int {
-	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+	if c := s.Peek(); c == '"' {
+		n, err := strconv.Atoi(string(s.str()))
+		if err != nil {
+			return 0
+		}
+		return n
+	} else if c != '-' && (c < '0' || c > '9') {
 		s.Skip()
 		return 0
 	}
@@ -322,6 +328,20 @@ func (s *Scan) Raw() []byte {
 		return nil
 	}
 	return s.b[from:s.i]
+}
+
+// Count is a number of things as JSON, also one in a text. ok is false for what is none: a negative number, or one above 2^40,
+// or no number at all. A null is 0.
+func Count(raw []byte) (n int, ok bool) {
+	text := string(bytes.TrimSpace(bytes.Trim(raw, `"`)))
+	if text == "null" {
+		return 0, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(f >= 0 && f <= 1<<40) {
+		return 0, false
+	}
+	return int(f), true
 }
 
 // Void passes over one value and reports whether there is nothing in it: null, false, "", {} or [], which servers send for

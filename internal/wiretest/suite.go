@@ -32,6 +32,8 @@ type API struct {
 	Config func(Settings) any
 	// Whole is an answer in one piece, Cut the beginning of one.
 	Whole, Cut string
+	// Counted is an answer with counts of input and output as JSON.
+	Counted func(input, output string) string
 	// Kind is the media type of a stream. Silent is its beginning before there is content, perhaps a comment alone; Hel goes on to
 	// the first text, "Hel"; Hello is a whole stream of that text and "lo".
 	Kind, Silent, Hel, Hello string
@@ -60,6 +62,7 @@ func Test(t *testing.T, a API) {
 		"canceling closes the connection at once":                 cancels,
 		"whose time ran out is told":                              deadlines,
 		"a call that is canceled already sends nothing":           canceledBefore,
+		"tokens are counted from nothing upwards":                 counts,
 		"a tool's message holds results alone":                    resultsAlone,
 		"canceling while it connects sends nothing":               connects,
 		"leaving a loop or a panic closes the connection":         leaves,

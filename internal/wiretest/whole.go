@@ -99,3 +99,27 @@ func alike(t *testing.T, a *API) {
 		}
 	}
 }
+
+func counts(t *testing.T, a *API) {
+	for _, c := range []struct {
+		input, output string
+		want          llm.Usage
+	}{
+		{"5", "2", llm.Usage{Input: 5, Output: 2}},
+		{`"5"`, `"2"`, llm.Usage{Input: 5, Output: 2}},
+		{"5.0", "2", llm.Usage{Input: 5, Output: 2}},
+		{"-5", "2", llm.Usage{Output: 2, Estimated: true}},
+		{`"-5"`, "2", llm.Usage{Output: 2, Estimated: true}},
+		{`"many"`, "2", llm.Usage{Output: 2, Estimated: true}},
+		{"[5]", "2", llm.Usage{Output: 2, Estimated: true}},
+	} {
+		resp, err := a.serve(t, Says(200, JSON, a.Counted(c.input, c.output)), Settings{}).Call(t.Context(), Ask("hi"))
+		if err != nil || resp.Usage != c.want {
+			t.Errorf("%s and %s: %+v, %v; want %+v", c.input, c.output, resp, err, c.want)
+		}
+	}
+	resp, err := a.serve(t, Says(200, JSON, a.Counted("5", "-2")), Settings{}).Call(t.Context(), Ask("hi"))
+	if err != nil || resp.Usage.Output < 0 || resp.Usage.Input != 5 || !resp.Usage.Estimated {
+		t.Errorf("%+v, %v", resp, err)
+	}
+}
