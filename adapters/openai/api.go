@@ -32,6 +32,8 @@ type reader interface {
 	begins() bool
 	// lossy reports whether it may hold content that cannot be read, which may not be known before it is taken in.
 	lossy() bool
+	// quotes is what of data, of which the value was read or could not be, may stand in an error.
+	quotes(data []byte) []byte
 	// note takes over what it says of the call: its names and usage.
 	note(a *answer)
 	// take adds it to the answer and hands its content to the sink; once nothing is missing it sets the answer's finish.
@@ -56,10 +58,11 @@ func (chat) encode(m *Model, req *llm.Request) (body []byte, model string, _ *ll
 	return m.encode(req)
 }
 
-func (c *chunk) isAnswer() bool { return c.choices && c.failure == nil && !c.isError }
-func (c *chunk) note(a *answer) { a.note(c) }
-func (c *chunk) begins() bool   { return c.chosen }
-func (c *chunk) lossy() bool    { return c.lost || c.foreign && !c.choices }
+func (c *chunk) isAnswer() bool         { return c.choices && c.failure == nil && !c.isError }
+func (c *chunk) quotes(d []byte) []byte { return d }
+func (c *chunk) note(a *answer)         { a.note(c) }
+func (c *chunk) begins() bool           { return c.chosen }
+func (c *chunk) lossy() bool            { return c.lost || c.foreign && !c.choices }
 
 func (c *chunk) take(a *answer) error {
 	if c.lossy() {

@@ -40,25 +40,25 @@ func (c *call) do() (*llm.Response, error) {
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	rest, ok := c.reader.parse(data)
 	if !ok || len(rest) > 0 {
-		return nil, c.NoAnswer(data)
+		return nil, c.NoAnswer(c.reader.quotes(data))
 	}
 	if failure := c.reader.reports(data); failure != nil {
 		c.reader.note(&c.answer)
 		return nil, c.InBand(failure)
 	}
 	if !c.reader.isAnswer() {
-		return nil, c.NoAnswer(data)
+		return nil, c.NoAnswer(c.reader.quotes(data))
 	}
 	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
 	if c.reader.lossy() {
-		return nil, c.Lost(data)
+		return nil, c.Lost(c.reader.quotes(data))
 	}
 	if err := c.reader.close(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
-	return c.finish(wire.Start(data))
+	return c.finish(wire.Start(c.reader.quotes(data)))
 }
 
 // finish is the answer once all of it has come.

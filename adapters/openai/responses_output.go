@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An output reads the answer of one call: the events of its stream, or the response that came whole, which goes through the
@@ -76,6 +77,17 @@ func (o *output) take(a *answer) error {
 		a.finish = finishTorn
 	}
 	return err
+}
+
+// quotes leaves out what a response repeats of its request: instructions, tools, metadata.
+func (o *output) quotes(data []byte) []byte {
+	if i := bytes.Index(data, []byte(`"response":`)); i >= 0 {
+		return data[:i]
+	}
+	if (o.isResponse || o.hasOutput) && wire.IsObject(data) {
+		return pick(data, true, []string{"id", "object", "status", "model", "error", "incomplete_details", "output", "usage"})
+	}
+	return data
 }
 
 // note has nothing to do: an event that is an error says nothing of the call.

@@ -102,7 +102,7 @@ func (s *streaming) damaged(data []byte, isError bool) error {
 	case s.finished:
 		return nil
 	}
-	return s.Damaged(data)
+	return s.Damaged(s.reader.quotes(data))
 }
 
 // Unfinished is the error of a stream that came to its end in good order, before its answer did.
