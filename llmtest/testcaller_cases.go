@@ -65,14 +65,15 @@ func sameStreamed(s *callerSuite) {
 // keptDeltas keeps what it is handed, and compares it after the call with what it was then.
 func keptDeltas(s *callerSuite) {
 	c := s.answer(Answer{Text: []string{"aaaa", "bbbb", "cccc"}, Usage: hello.Usage, Calls: []llm.ToolCall{
-		{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"where":"here"}`)}, {ID: "c2", Name: "look", Arguments: json.RawMessage(`{"where":"over"}`)},
+		{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"where":"here"}`)},
+		{ID: "c2", Name: "look", Arguments: json.RawMessage(`{"where":"over"}`)},
 	}})
 	var kept, were []llm.Delta
 	resp, err := c.Call(s.Context(), streamedRequest(func(d llm.Delta) error {
 		kept = append(kept, d)
 		d.Text = strings.Clone(d.Text)
-		if d.Call != nil {
-			d.Call = &llm.ToolCallDelta{ID: strings.Clone(d.Call.ID), Name: strings.Clone(d.Call.Name), Arguments: strings.Clone(d.Call.Arguments)}
+		if c := d.Call; c != nil {
+			d.Call = &llm.ToolCallDelta{ID: strings.Clone(c.ID), Name: strings.Clone(c.Name), Arguments: strings.Clone(c.Arguments)}
 		}
 		were = append(were, d)
 		return nil

@@ -91,10 +91,11 @@ type wireDelta struct {
 // block takes in a block that came whole.
 func (a *answer) block(i int, raw json.RawMessage) error {
 	var w wireBlock
+	read := json.Unmarshal(raw, &w) == nil
 	switch {
 	case wire.IsVoid(raw):
 		return nil
-	case json.Unmarshal(raw, &w) != nil:
+	case !read:
 		a.Lost = true
 		return nil
 	case w.kind() == "":

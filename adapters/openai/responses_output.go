@@ -81,8 +81,8 @@ func (o *output) take(a *answer) error {
 
 // quotes leaves out what a response repeats of its request: instructions, tools, metadata.
 func (o *output) quotes(data []byte) []byte {
-	if i := bytes.Index(data, []byte(`"response":`)); i >= 0 {
-		return data[:i]
+	if before, _, ok := bytes.Cut(data, []byte(`"response":`)); ok {
+		return before
 	}
 	if (o.isResponse || o.hasOutput) && wire.IsObject(data) {
 		return pick(data, true, []string{"id", "object", "status", "model", "error", "incomplete_details", "output", "usage"})

@@ -382,23 +382,3 @@ func inBand(t *testing.T, a *API) {
 	}
 	<-s.Closed
 }
-
-func once(t *testing.T, a *API) {
-	for _, h := range []http.HandlerFunc{
-		Says(500, JSON, a.Failure("x")), Says(429, JSON, a.Failure("x"), "Retry-After", "0"), Says(408, JSON, a.Failure("x")),
-		Says(409, JSON, a.Failure("x")), Says(529, JSON, a.Failure("x")), Says(400, JSON, a.Failure("x"), "X-Should-Retry", "true"),
-		HangUp(0, "", ""),
-	} {
-		for _, req := range []*llm.Request{Ask("hi"), Streamed(&llm.Accumulator{})} {
-			s := &Recorder{Next: h}
-			used, next := 0, Client(t)
-			m := a.serve(t, s, Settings{HTTP: &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
-				used++
-				return next.Transport.RoundTrip(r)
-			})}})
-			if _, err := m.Call(t.Context(), req); err == nil || s.Calls() != 1 || used != 1 {
-				t.Errorf("%d requests, the client was used %d times, %v", s.Calls(), used, err)
-			}
-		}
-	}
-}
