@@ -105,6 +105,7 @@ func TestStreamsThatFail(t *testing.T) {
 		{"noise alone", "data: {unparsable}\n\n", llm.BadOutput, "", "damaged"},
 		{"noise", first + "data: {what is this}\n\n" + second + end + done, llm.Interrupted, "Hel", "damaged"},
 		{"a bare word", first + "data: ping\n\n" + second + end + done, llm.Interrupted, "Hel", "damaged"},
+		{"a damaged chunk with an empty error", first + `data: {"error":{},"choices":[{"delta":{"content":"l` + "\n\n" + end + done, llm.Interrupted, "Hel", "damaged"},
 		{"a damaged error", first + `data: {"error":{"message":"rate limit", "code":429]}` + "\n\n" + end, llm.Interrupted, "Hel", "rate limit"},
 		{"a page", "<html><body>Bad gateway</body></html>", llm.BadOutput, "", ""},
 		{"a tool call that is not whole", `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a\":"}}]}}]}` + "\n\n" +

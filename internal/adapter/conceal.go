@@ -109,15 +109,20 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 			e.Partial = &clean
 		}
 	}
-	if in, ok := e.Err.(*llm.Error); ok && in != nil { //nolint:errorlint // what the classifier wrapped, and no deeper
+	switch in := e.Err.(type) { //nolint:errorlint // what the classifier wrapped, and no deeper
+	case nil, llm.Class:
+	case *llm.Error:
+		if in == nil {
+			break
+		}
 		clean := *in
 		if hide(&clean, secrets, late) {
 			e.Err, found = &clean, true
 		}
-	} else if e.Err != nil {
-		text := e.Err.Error()
+	default:
+		text := in.Error()
 		if clean := without(text); clean != text {
-			e.Err = renamed{clean, e.Err}
+			e.Err = renamed{clean, in}
 		}
 	}
 	return found

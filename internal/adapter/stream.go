@@ -120,8 +120,8 @@ func IsContent(key, value []byte) bool {
 	switch string(key) {
 	case "message": // a text of that name is what failures have
 		return len(value) > 0 && value[0] == '{' && !wire.IsVoid(value)
-	case "choices", "candidates", "content", "content_block", "delta", "parts", "response", "output", "output_text", "text", "tool_calls",
-		"completion", "generated_text":
+	case "choices", "candidates", "content", "content_block", "delta", "parts", "response", "output", "output_text", "text",
+		"tool_calls", "completion", "generated_text":
 		return !wire.IsVoid(value)
 	}
 	return false
@@ -151,8 +151,8 @@ func tellsFailure(piece []byte) bool {
 	}
 	s.Open('{')
 	switch string(s.Key()) {
-	case "error":
-		return true
+	case "error": // some send an empty one with every chunk
+		return !s.Void() || s.Bad()
 	case "type", "object":
 		return string(s.Text()) == "error"
 	}
