@@ -41,7 +41,7 @@ type Wire struct {
 func TestCaller(t *testing.T, wire Wire) {
 	for _, c := range callerCases {
 		t.Run(c.name, func(t *testing.T) {
-			s := &callerSuite{T: t, wire: wire, sentence: c.sentence}
+			s := &callerSuite{T: t, wire: wire, sentence: c.sentence, errorf: t.Errorf}
 			c.run(s)
 		})
 	}
@@ -55,6 +55,7 @@ type callerCase struct {
 var callerCases = []callerCase{
 	{"whole answer", "exactly one result is non-nil, and the Response is whole", wholeAnswer},
 	{"same answer streamed", "the Response is whole either way, and the deltas add up to it", sameStreamed},
+	{"deltas that are kept", "a delta stays what it was: the Caller does not write to what it handed out", keptDeltas},
 	{"tool calls", "tool calls arrive whole, in order, in parallel", toolCalls},
 	{"request untouched", "Call must not modify or keep req", requestUntouched},
 	{"sink fails", "if the sink returns an error, Call stops reading and returns an error that wraps it", sinkFails},
@@ -80,12 +81,14 @@ type callerSuite struct {
 	*testing.T
 	wire     Wire
 	sentence string
+	// errorf takes what is wrong.
+	errorf func(format string, args ...any)
 }
 
 // broken reports that the contract is broken.
 func (s *callerSuite) broken(format string, args ...any) {
 	s.Helper()
-	s.Errorf("%s\n\tthe contract: %s", fmt.Sprintf(format, args...), s.sentence)
+	s.errorf("%s\n\tthe contract: %s", fmt.Sprintf(format, args...), s.sentence)
 }
 
 // serve starts a server and an adapter that talks to it.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -58,6 +59,39 @@ func sameStreamed(s *callerSuite) {
 	}
 	if streamed.Stop != whole.Stop || streamed.Usage != whole.Usage {
 		s.broken("streamed: stop %q, usage %+v; whole: %q, %+v", streamed.Stop, streamed.Usage, whole.Stop, whole.Usage)
+	}
+}
+
+// keptDeltas keeps what it is handed, and compares it after the call with what it was then.
+func keptDeltas(s *callerSuite) {
+	c := s.answer(Answer{Text: []string{"aaaa", "bbbb", "cccc"}, Usage: hello.Usage, Calls: []llm.ToolCall{
+		{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"where":"here"}`)},
+		{ID: "c2", Name: "look", Arguments: json.RawMessage(`{"where":"over"}`)},
+	}})
+	var kept, were []llm.Delta
+	resp, err := c.Call(s.Context(), streamedRequest(func(d llm.Delta) error {
+		kept = append(kept, d)
+		d.Text = strings.Clone(d.Text)
+		if c := d.Call; c != nil {
+			d.Call = &llm.ToolCallDelta{ID: strings.Clone(c.ID), Name: strings.Clone(c.Name), Arguments: strings.Clone(c.Arguments)}
+		}
+		were = append(were, d)
+		return nil
+	}))
+	if err != nil {
+		s.broken("%v", err)
+		return
+	}
+	var acc llm.Accumulator
+	for i, d := range kept {
+		if !reflect.DeepEqual(d, were[i]) {
+			s.broken("delta %d was %+v %+v and became %+v %+v", i, were[i], were[i].Call, d, d.Call)
+		}
+		acc.Add(d)
+	}
+	if sum := acc.Response(); sum.Text() != resp.Text() || !reflect.DeepEqual(sum.ToolCalls(), resp.ToolCalls()) {
+		s.broken("the deltas that were kept add up to %q and %d calls, the Response has %q and %d", sum.Text(), len(sum.ToolCalls()),
+			resp.Text(), len(resp.ToolCalls()))
 	}
 }
 

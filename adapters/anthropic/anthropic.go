@@ -67,6 +67,14 @@ func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.
 // String says where m leads, without keys.
 func (m *Model) String() string { return m.cfg.String() }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) {
+	adapter.Print(f, verb, "anthropic.Config", c.String())
+}
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "anthropic.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)
@@ -92,6 +100,7 @@ func newModel(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, err

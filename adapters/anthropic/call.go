@@ -74,14 +74,20 @@ func (c *call) exchange(r *http.Request, next option.MiddlewareNext, key string)
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	if !wire.IsJSON(data) {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+		return nil, c.NoAnswer(data)
 	}
 	msg := gjson.ParseBytes(data)
-	if !msg.Get("content").IsArray() || msg.Get("error").IsObject() {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	if failure := msg.Get("error"); !wire.IsVoid([]byte(failure.Raw)) {
+		return nil, c.InBand(data)
+	}
+	if !msg.Get("content").IsArray() {
+		return nil, c.NoAnswer(data)
 	}
 	if err := c.answer.whole(msg); err != nil {
 		return nil, c.SinkFailed(err)
+	}
+	if c.answer.Lost {
+		return nil, c.Lost(data)
 	}
 	return c.finish(wire.Start(data))
 }

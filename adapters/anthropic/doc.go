@@ -3,7 +3,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, type, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Requests are built by, and sent through, the official github.com/anthropics/anthropic-sdk-go with its retries, its spans
 // and its look at the environment off; [Model.Client] gives its client for calls that are no messages. Answers and failures

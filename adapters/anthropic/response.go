@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // stopWindow is the stop reason of an answer that filled the model's window.
@@ -81,12 +82,16 @@ func (a *answer) begin(msg gjson.Result) {
 	})
 }
 
-// start opens the block at index i of the wire.
+// start opens the block at index i of the wire. One that is none is opened by what follows.
 func (a *answer) start(i int, from gjson.Result) error {
+	if !from.IsObject() {
+		a.odd(from)
+		return nil
+	}
 	b := &block{wire: i}
 	kind := from.Get("type").Str
 	switch kind {
-	case "text":
+	case "text", "":
 	case "thinking":
 		b.kind = llm.DeltaReasoning
 	case "tool_use":
@@ -103,7 +108,9 @@ func (a *answer) start(i int, from gjson.Result) error {
 		case b.other:
 			b.keep(name, v)
 		case name == "type":
-		case name == "text" && b.kind == llm.DeltaText, name == "thinking" && b.kind == llm.DeltaReasoning:
+		case name == "text" && b.kind == llm.DeltaText:
+			text = a.words(v)
+		case name == "thinking" && b.kind == llm.DeltaReasoning:
 			text = v.Str
 		case name == "signature" && b.kind == llm.DeltaReasoning:
 			b.signature.WriteString(v.Str)
@@ -125,9 +132,25 @@ func (a *answer) start(i int, from gjson.Result) error {
 	return a.more(b, text)
 }
 
-// delta continues the block at index i. A stream that never opened it opens it so.
+// odd takes note of a value that is not what it should be. Unless there is nothing in it, it may hold content.
+func (a *answer) odd(v gjson.Result) { a.Lost = a.Lost || !wire.IsVoid([]byte(v.Raw)) }
+
+// words is a text.
+func (a *answer) words(v gjson.Result) string {
+	if v.Type != gjson.String {
+		a.odd(v)
+	}
+	return v.Str
+}
+
+// delta continues the block at index i. A stream that never opened it opens it so. Kinds of deltas that are not known here may
+// come at any time.
 func (a *answer) delta(i int, d gjson.Result) error {
 	var kind, piece gjson.Result
+	if !d.IsObject() {
+		a.odd(d)
+		return nil
+	}
 	d.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "type":
@@ -138,7 +161,11 @@ func (a *answer) delta(i int, d gjson.Result) error {
 		return true
 	})
 	b := a.find(i)
-	if b == nil {
+	switch {
+	case kind.Str == "" && adapter.HasContent([]byte(d.Raw)):
+		a.Lost = true
+		return nil
+	case b == nil:
 		b = &block{wire: i}
 		switch kind.Str {
 		case "thinking_delta", "signature_delta":
@@ -154,7 +181,9 @@ func (a *answer) delta(i int, d gjson.Result) error {
 		b.signature.WriteString(piece.Str)
 	case kind.Str == "citations_delta":
 		b.citations = append(b.citations, piece.Raw)
-	case kind.Str == "input_json_delta", !b.other && (kind.Str == "text_delta" || kind.Str == "thinking_delta"):
+	case kind.Str == "input_json_delta", kind.Str == "text_delta" && !b.other:
+		return a.more(b, a.words(piece))
+	case kind.Str == "thinking_delta" && !b.other:
 		return a.more(b, piece.Str)
 	}
 	a.held += len(piece.Raw)

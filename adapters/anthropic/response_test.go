@@ -242,7 +242,7 @@ func TestUsageIsTheNewestThatWasTold(t *testing.T) {
 		{"zeros at the end", []string{start(`{"input_tokens":10,"cache_read_input_tokens":7,"output_tokens":1}`), opened, piece("Hi"),
 			end(`{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4}`), over}, llm.Usage{Input: 17, Output: 4, CachedInput: 7}},
 		{"nulls and nonsense", []string{start(`{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":"many"}`), opened, piece("Hi"),
-			end(`{"output_tokens":-4,"cache_creation_input_tokens":1e99}`), over}, llm.Usage{Input: 10}},
+			end(`{"output_tokens":-4,"cache_creation_input_tokens":1e99}`), over}, llm.Usage{Input: 10, Output: 1, Estimated: true}},
 		{"none at the end", []string{start(`{"input_tokens":10,"output_tokens":1}`), opened, piece("Hello, world"),
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, over}, llm.Usage{Input: 10, Output: 3, Estimated: true}},
 		{"none at all", []string{opened, piece("Hello"), `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, over}, llm.Usage{Output: 2, Estimated: true}},

@@ -76,11 +76,14 @@ func (s *streaming) Event(name, data []byte) error {
 		s.done = true
 	case "ping":
 	case "": // another API's, perhaps
-		if !failure.Exists() {
-			s.Note(data)
-			return nil
+		switch {
+		case failure.Exists():
+			return s.InBand(data)
+		case adapter.HasContent(data):
+			return s.damaged(name, data)
 		}
-		return s.InBand(data)
+		s.Note(data)
+		return nil
 	default: // new kinds of events may come at any time
 		if kind == "error" || failure.IsObject() {
 			return s.InBand(data)
@@ -89,14 +92,16 @@ func (s *streaming) Event(name, data []byte) error {
 	switch {
 	case err != nil:
 		return s.SinkFailed(err)
+	case a.Lost:
+		return s.damaged(name, data)
 	case a.held > s.Most:
 		return s.TooLarge()
 	}
 	return nil
 }
 
-// damaged is the error of an event that cannot be read. It may have held a part of the answer, which would then have a
-// hole that nobody sees. Once the stop reason has come, all content has, and what is damaged is noise.
+// damaged is the error of an event that cannot be read, or of which a part that may have been content cannot. Once the stop
+// reason has come, all content has, and what is damaged is noise.
 func (s *streaming) damaged(name, data []byte) error {
 	switch {
 	case string(name) == "error":

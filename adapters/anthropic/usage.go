@@ -4,12 +4,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 	"github.com/modelchain/llm/internal/wire"
 )
 
 // usage is what the API counts. Input does not hold what was read from or written to the cache.
 type usage struct {
-	input, output, read, written, reasoning int
+	input, output, read, written, reasoning adapter.Count
 	told, final                             bool
 	raw                                     []byte
 }
@@ -19,23 +20,24 @@ func (a *answer) count(u gjson.Result) {
 	if !u.IsObject() {
 		return
 	}
-	set := func(to *int, v gjson.Result) {
-		if n := v.Int(); v.Type == gjson.Number && n > 0 && n < 1<<40 {
-			*to = int(n)
-		}
-	}
 	u.ForEach(func(k, v gjson.Result) bool {
+		var to *adapter.Count
 		switch k.Str {
 		case "input_tokens":
-			set(&a.usage.input, v)
+			to = &a.usage.input
 		case "output_tokens":
-			set(&a.usage.output, v)
+			to = &a.usage.output
 		case "cache_read_input_tokens":
-			set(&a.usage.read, v)
+			to = &a.usage.read
 		case "cache_creation_input_tokens":
-			set(&a.usage.written, v)
+			to = &a.usage.written
 		case "output_tokens_details":
-			set(&a.usage.reasoning, v.Get("thinking_tokens"))
+			if v = v.Get("thinking_tokens"); v.Exists() {
+				to = &a.usage.reasoning
+			}
+		}
+		if to != nil {
+			to.Take([]byte(v.Raw))
 		}
 		return true
 	})
@@ -52,10 +54,11 @@ func (a *answer) count(u gjson.Result) {
 func (a *answer) tokens() llm.Usage {
 	u := &a.usage
 	out := llm.Usage{
-		Input: u.input + u.read + u.written, CachedInput: u.read, CacheWrite: u.written, Output: u.output, Reasoning: u.reasoning,
+		Input: u.input.N + u.read.N + u.written.N, CachedInput: u.read.N, CacheWrite: u.written.N, Output: u.output.N,
+		Reasoning: u.reasoning.N, Estimated: u.input.Odd || u.output.Odd || u.read.Odd || u.written.Odd || u.reasoning.Odd,
 	}
-	if a.out > 0 && (!u.told || !u.final) {
-		out.Output, out.Estimated = max(u.output, (a.out+3)/4), true
+	if a.out > 0 && (!u.told || !u.final || u.output.Odd && u.output.N == 0) {
+		out.Output, out.Estimated = max(u.output.N, (a.out+3)/4), true
 	}
 	return out
 }

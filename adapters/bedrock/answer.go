@@ -90,11 +90,15 @@ type wireDelta struct {
 
 // block takes in a block that came whole.
 func (a *answer) block(i int, raw json.RawMessage) error {
-	if !wire.IsObject(raw) {
-		return nil
-	}
 	var w wireBlock
-	if ok := json.Unmarshal(raw, &w) == nil; !ok || w.kind() == "" {
+	read := json.Unmarshal(raw, &w) == nil
+	switch {
+	case wire.IsVoid(raw):
+		return nil
+	case !read:
+		a.Lost = true
+		return nil
+	case w.kind() == "":
 		a.blocks = append(a.blocks, &block{wire: i, raw: raw})
 		return nil
 	}
@@ -170,6 +174,13 @@ func (a *answer) delta(d *wireDelta) error {
 			b.kind = llm.PartImage
 		}
 		a.blocks = append(a.blocks, b)
+	}
+	if d.Delta.Text != "" && b.kind == "" {
+		if b.tool.Type != "" || b.result != nil { // text where a tool of the provider's speaks
+			a.Lost = true
+			return nil
+		}
+		b.kind = llm.PartText // its start did not say what it is
 	}
 	switch r := d.Delta.Reasoning; {
 	case r != nil:

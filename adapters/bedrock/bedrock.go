@@ -60,6 +60,12 @@ func (m *Model) String() string { return strings.TrimSpace(m.cfg.Provider + " in
 // String says where c leads, without keys.
 func (c Config) String() string { return strings.TrimSpace(c.Provider + " " + c.Model) }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "bedrock.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "bedrock.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)

@@ -69,7 +69,10 @@ func (c *call) identify() (creds aws.Credentials, key string, err error) {
 		key, err = c.Ask()
 		return creds, key, err
 	}
-	creds, err = c.m.cfg.Credentials.Retrieve(c.Ctx)
+	err = adapter.Guarded(func() (err error) {
+		creds, err = c.m.cfg.Credentials.Retrieve(c.Ctx)
+		return err
+	})
 	switch {
 	case err != nil:
 		return creds, "", c.Unsent(adapter.NoKey(c.Ctx, "no credentials could be had", err))
@@ -128,13 +131,20 @@ func (c *call) read(resp *http.Response) (*llm.Response, error) {
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	blocks, ok := c.answer.envelope(data)
-	if !ok {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	switch {
+	case ok:
+	case wire.Find(wire.Members(data), []byte("__type")) != nil: // of an exception
+		return nil, c.InBand(data)
+	default:
+		return nil, c.NoAnswer(data)
 	}
 	for i, b := range blocks {
 		if err := c.answer.block(i, b); err != nil {
 			return nil, c.SinkFailed(err)
 		}
+	}
+	if c.answer.Lost {
+		return nil, c.Lost(data)
 	}
 	return c.finish(wire.Start(data))
 }

@@ -3,7 +3,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, exception, the start of the body, how far the request got and what had arrived of the answer. Keys and tokens are
-// taken out of all of it.
+// taken out of all of it, however short they are down to four bytes; words that stand for no key, such as "none", stay.
 //
 // Requests are addressed, signed and sent by the official github.com/aws/aws-sdk-go-v2/service/bedrockruntime with its
 // retries and its look at the environment off; [Model.Client] gives its client for calls that are no conversations. Their

@@ -79,16 +79,22 @@ func (a *answer) meta(fields map[string]json.RawMessage) {
 
 // count takes in the usage. The API's input does not hold what was read from or written to the cache.
 func (a *answer) count(raw json.RawMessage) {
-	var u struct {
-		Input  int `json:"inputTokens"`
-		Output int `json:"outputTokens"`
-		Read   int `json:"cacheReadInputTokens"`
-		Write  int `json:"cacheWriteInputTokens"`
-	}
-	if json.Unmarshal(raw, &u) != nil || string(raw) == "null" || min(u.Input, u.Output, u.Read, u.Write) < 0 {
+	var told map[string]json.RawMessage
+	if json.Unmarshal(raw, &told) != nil || told == nil {
 		return
 	}
-	a.usage = llm.Usage{Input: u.Input + u.Read + u.Write, CachedInput: u.Read, CacheWrite: u.Write, Output: u.Output}
+	var in, out, read, written adapter.Count
+	for name, to := range map[string]*adapter.Count{
+		"inputTokens": &in, "outputTokens": &out, "cacheReadInputTokens": &read, "cacheWriteInputTokens": &written,
+	} {
+		if v, ok := told[name]; ok {
+			to.Take(v)
+		}
+	}
+	a.usage = llm.Usage{
+		Input: in.N + read.N + written.N, CachedInput: read.N, CacheWrite: written.N, Output: out.N,
+		Estimated: in.Odd || out.Odd || read.Odd || written.Odd,
+	}
 	a.counted = true
 }
 

@@ -95,7 +95,7 @@ func TestUsageCountsTheCache(t *testing.T) {
 		{"plain", tenFour, llm.Usage{Input: 10, Output: 4}},
 		{"cached", cached, llm.Usage{Input: 42, Output: 4, CachedInput: 30, CacheWrite: 2}},
 		{"not told", "null", llm.Usage{Input: 6, Output: 2, Estimated: true}},
-		{"nonsense", `{"inputTokens":-1,"outputTokens":4}`, llm.Usage{Input: 6, Output: 2, Estimated: true}},
+		{"nonsense", `{"inputTokens":-1,"outputTokens":4}`, llm.Usage{Output: 4, Estimated: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			frames := begun + piece("Hello") + closed + ended + event("metadata", `{"usage":`+c.usage+`}`)

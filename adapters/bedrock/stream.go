@@ -131,6 +131,8 @@ func (s *streaming) Take() error {
 	case kind == eventstreamapi.ExceptionMessageType, kind == eventstreamapi.ErrorMessageType, strings.HasSuffix(event, "Exception"):
 		adapter.FillIn(&exception, event)
 		return s.exception(exception, message, m.Payload)
+	case kind != "" && kind != eventstreamapi.EventMessageType: // which may come at any time
+		return nil
 	}
 	return s.event(event, m.Payload)
 }
@@ -147,6 +149,9 @@ func (s *streaming) event(name string, payload []byte) error {
 		a.size += len(payload) - len(d.Delta.Text) // more counts the text
 		if err := a.delta(&d); err != nil {
 			return s.SinkFailed(err)
+		}
+		if a.Lost {
+			return s.Damaged(payload)
 		}
 	case "contentBlockStart":
 		var e struct {
@@ -185,6 +190,10 @@ func (s *streaming) event(name string, payload []byte) error {
 			a.meta(all)
 		}
 		s.told = true
+	case "":
+		if !wire.IsVoid(bytes.TrimSpace(payload)) {
+			return s.Damaged(payload)
+		}
 	}
 	if a.size > s.Most {
 		return s.TooLarge()

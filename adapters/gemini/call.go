@@ -47,7 +47,7 @@ func (c *call) do() (*llm.Response, error) {
 // sends for one where alt=sse got lost on the way.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	if !wire.IsJSON(data) {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+		return nil, c.NoAnswer(data)
 	}
 	data = bytes.TrimSpace(data)
 	chunks := [][]byte{data}
@@ -71,8 +71,10 @@ func (c *call) Whole(data []byte) (*llm.Response, error) {
 		}
 	}
 	switch {
+	case a.Lost:
+		return nil, c.Lost(data)
 	case !a.begun:
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+		return nil, c.NoAnswer(data)
 	case !a.finished() && isList(data):
 		return nil, c.Unfinished()
 	}

@@ -4,7 +4,7 @@
 // A [Model] makes exactly one HTTP request a call: it neither retries nor waits, which is what the stages around it are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Requests are written with the types of google.golang.org/genai, and [Model.Client] gives its client for calls that are no
 // chat. Answers and failures are read here, over the same http.Client: the SDK hides the headers of failures, takes a comment

@@ -74,6 +74,12 @@ func (m *Model) String() string {
 	return m.cfg.Provider + " at " + m.base.host
 }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "gemini.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "gemini.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg)
@@ -104,6 +110,7 @@ func newModel(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := addressOf(&cfg, vertex)
 	if err != nil {
 		return nil, err

@@ -31,11 +31,17 @@ func (a *answer) part(list *walk) error {
 	var extra []member
 	from := *list
 	w := list.enter()
+	if !w.object {
+		a.odd(list.value())
+		return nil
+	}
 	for w.more() {
 		v := w.value()
 		switch string(w.key) {
 		case "text":
-			words = v
+			if words = v; len(v) > 0 && v[0] != '"' {
+				a.odd(v)
+			}
 		case "thought":
 			thought = string(v) == "true"
 		case "functionCall":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An answer adds up the chunks of one call and hands their content to the sink. Unary and streamed answers go through it
@@ -50,9 +51,11 @@ func (a *answer) add(chunk []byte) error {
 	for w.more() {
 		if string(w.key) == "candidates" {
 			list := w.enter()
-			if list.b != nil {
-				a.begun, a.strange = true, false
+			if list.b == nil || list.object {
+				a.odd(w.value())
+				continue
 			}
+			a.begun, a.strange = true, false
 			for list.more() {
 				if err := a.candidate(&list); err != nil {
 					return err
@@ -83,8 +86,14 @@ func (a *answer) add(chunk []byte) error {
 			a.keep(w.key, v)
 		}
 	}
+	if a.strange && adapter.HasContent(chunk) {
+		a.Lost = true
+	}
 	return nil
 }
+
+// odd takes note of a value that is not what it should be. Unless there is nothing in it, it may hold content.
+func (a *answer) odd(value []byte) { a.Lost = a.Lost || !wire.IsVoid(value) }
 
 // candidate takes in a piece of the first alternative. More than one is asked for only through Request.Extra, and not handed
 // on.
@@ -93,6 +102,10 @@ func (a *answer) candidate(list *walk) error {
 	first, more := true, false
 	from := *list
 	c := list.enter()
+	if !c.object {
+		a.odd(list.value())
+		return nil
+	}
 	for c.more() {
 		switch string(c.key) {
 		case "content":
@@ -128,6 +141,7 @@ func (a *answer) candidate(list *walk) error {
 		default:
 			if v := c.value(); !isNull(v) {
 				a.keep(c.key, v)
+				a.Lost = a.Lost || adapter.IsContent(c.key, v)
 			}
 		}
 	}
@@ -136,11 +150,21 @@ func (a *answer) candidate(list *walk) error {
 
 func (a *answer) content(v []byte) error {
 	w := walkOf(v)
+	if !w.object {
+		a.odd(v)
+		return nil
+	}
 	for w.more() {
 		if string(w.key) != "parts" {
+			key := w.key
+			a.Lost = adapter.IsContent(key, w.value()) || a.Lost
 			continue
 		}
 		parts := w.enter()
+		if parts.b == nil || parts.object {
+			a.odd(w.value())
+			continue
+		}
 		for parts.more() {
 			if err := a.part(&parts); err != nil {
 				return err

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/json"
-	"strconv"
 
 	sdk "google.golang.org/genai"
 
@@ -103,7 +102,7 @@ func broken(finish string) llm.Class {
 
 // usage is what the API counts. The prompt holds what was cached; thoughts and candidates are counted apart.
 type usage struct {
-	prompt, tool, cached, candidates, thoughts, total int
+	prompt, tool, cached, candidates, thoughts, total adapter.Count
 	told                                              bool
 	newest                                            []byte
 }
@@ -123,24 +122,24 @@ func (u *usage) note(v []byte) {
 func (u *usage) count(counts []byte) {
 	w := walkOf(counts)
 	for w.more() {
-		n, err := strconv.ParseInt(string(w.value()), 10, 40)
-		if err != nil || n <= 0 {
-			continue
-		}
+		var to *adapter.Count
 		switch string(w.key) {
 		case "promptTokenCount":
-			u.prompt = int(n)
+			to = &u.prompt
 		case "toolUsePromptTokenCount":
-			u.tool = int(n)
+			to = &u.tool
 		case "cachedContentTokenCount":
-			u.cached = int(n)
+			to = &u.cached
 		case "candidatesTokenCount":
-			u.candidates = int(n)
+			to = &u.candidates
 		case "thoughtsTokenCount":
-			u.thoughts = int(n)
+			to = &u.thoughts
 		case "totalTokenCount":
-			u.total = int(n)
+			to = &u.total
+		default:
+			continue
 		}
+		to.Take(w.value())
 	}
 }
 
@@ -148,11 +147,13 @@ func (u *usage) count(counts []byte) {
 func (a *answer) tokens() llm.Usage {
 	u := a.usage
 	u.count(u.newest)
-	if u.candidates == 0 { // left out of some chunks, where it can be told from the total
-		u.candidates = max(u.total-u.prompt-u.tool-u.thoughts, 0)
+	candidates := u.candidates.N
+	if candidates == 0 { // left out of some chunks, where it can be told from the total
+		candidates = max(u.total.N-u.prompt.N-u.tool.N-u.thoughts.N, 0)
 	}
 	out := llm.Usage{
-		Input: u.prompt + u.tool, CachedInput: u.cached, Output: u.candidates + u.thoughts, Reasoning: u.thoughts,
+		Input: u.prompt.N + u.tool.N, CachedInput: u.cached.N, Output: candidates + u.thoughts.N, Reasoning: u.thoughts.N,
+		Estimated: u.prompt.Odd || u.tool.Odd || u.cached.Odd || u.candidates.Odd || u.thoughts.Odd,
 	}
 	if a.out > 0 && out.Output == 0 {
 		out.Output, out.Estimated = max((a.out+3)/4, 1), true

@@ -64,6 +64,8 @@ func (c *call) chunk(chunk []byte, isError bool) error {
 	switch {
 	case c.answer.failed || isError:
 		return c.InBand(chunk)
+	case c.answer.Lost:
+		return c.Damaged(chunk)
 	case c.answer.strange:
 		c.Note(chunk)
 	}

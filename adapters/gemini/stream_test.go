@@ -67,7 +67,7 @@ func TestStreamsThatFail(t *testing.T) {
 			llm.Interrupted, "", "without a finish reason"},
 		{"ends before text", events(chunk("", "", counted)), llm.Interrupted, "", "without a finish reason"},
 		{"ends after the usage", events(`{` + counted[1:] + `}`), llm.Unavailable, "", "before an answer"},
-		{"cut within an event", events(first) + `data: {"candidates":[{"con`, llm.Interrupted, "Hel", "damaged"},
+		{"cut within an event", events(first) + `data: {"candidates":[{"con`, llm.Interrupted, "Hel", "without a finish reason"},
 		{"empty", "", llm.Unavailable, "", "before an answer"},
 		{"comments alone", ": ping\n\n: ping\n\n", llm.Unavailable, "", "before an answer"},
 		{"an error first", events(busy), llm.Overloaded, "", "overloaded"},

@@ -178,6 +178,31 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
+// OpenRouter says so: https://openrouter.ai/docs/api-reference/errors. What came before the error was handed to nobody.
+func TestAFailureWithinAnAnswerIsToldAsInAStream(t *testing.T) {
+	for body, class := range map[string]llm.Class{
+		`{"choices":[{"message":{"content":""},"finish_reason":"error","error":{"code":429,"message":"Rate limit exceeded upstream"}}]`: llm.RateLimited,
+		`{"choices":[{"message":{"content":"Hel"},"finish_reason":"error","error":{"code":502,"message":"Upstream broke"}}]`:            llm.Unavailable,
+		`{"choices":[{"message":{"content":"the rate limit"},"error":{"code":"insufficient_quota","message":"No money"}}]`:              llm.Quota,
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"error":{"code":429,"message":"Rate limit exceeded upstream"}`: llm.RateLimited,
+		`{"choices":[],"x_groq":{"error":"over capacity"}`:                                                                              llm.Overloaded,
+	} {
+		body += `,"usage":{"prompt_tokens":5,"completion_tokens":1}}`
+		for _, req := range []*llm.Request{wiretest.Ask("hi"), wiretest.Streamed(&llm.Accumulator{})} {
+			resp, err := serve(t, wiretest.Says(200, wiretest.JSON, body), openai.Config{Provider: "openrouter"}).Call(t.Context(), req)
+			e := wiretest.Failure(t, resp, err)
+			if e.Class != class || e.Partial != nil || e.Usage != (llm.Usage{Input: 5, Output: 1}) || e.Commit == llm.Committed {
+				t.Errorf("%s: %v of class %v, commit %v, usage %+v", body, e, e.Class, e.Commit, e.Usage)
+			}
+		}
+		streamed := "data: " + strings.NewReplacer("message", "delta", `"delta":"`, `"message":"`, "Hel", "", "the rate limit", "", `"x"`, `""`).Replace(body) + "\n\n"
+		_, resp, err := wiretest.Collect(t.Context(), serve(t, wiretest.Says(200, wiretest.SSE, streamed), openai.Config{Provider: "openrouter"}), wiretest.Ask("hi"))
+		if e := wiretest.Failure(t, resp, err); e.Class != class {
+			t.Errorf("%s: %v of class %v", streamed, e, e.Class)
+		}
+	}
+}
+
 func TestUsageThatIsNotToldIsEstimatedAndMarked(t *testing.T) {
 	resp, err := serve(t, wiretest.Says(200, wiretest.JSON, `{"choices":[{"message":{"content":"four words are here"},"finish_reason":"stop"}]}`),
 		openai.Config{}).Call(t.Context(), wiretest.Ask("hi"))

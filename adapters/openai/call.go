@@ -39,16 +39,26 @@ func (c *call) do() (*llm.Response, error) {
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
 	rest, ok := c.reader.parse(data)
-	if !ok || len(rest) > 0 || !c.reader.isAnswer() {
-		return nil, c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	if !ok || len(rest) > 0 {
+		return nil, c.NoAnswer(c.reader.quotes(data))
+	}
+	if failure := c.reader.reports(data); failure != nil {
+		c.reader.note(&c.answer)
+		return nil, c.InBand(failure)
+	}
+	if !c.reader.isAnswer() {
+		return nil, c.NoAnswer(c.reader.quotes(data))
 	}
 	if err := c.reader.take(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
+	if c.reader.lossy() {
+		return nil, c.Lost(c.reader.quotes(data))
+	}
 	if err := c.reader.close(&c.answer); err != nil {
 		return nil, c.SinkFailed(err)
 	}
-	return c.finish(wire.Start(data))
+	return c.finish(wire.Start(c.reader.quotes(data)))
 }
 
 // finish is the answer once all of it has come.

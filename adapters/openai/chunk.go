@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // A chunk is one piece of an answer as the wire has it: an event of a stream, or the whole answer of a unary call, whose
@@ -17,7 +19,10 @@ type chunk struct {
 	usage     llm.Usage
 	counted   bool   // there is a usage
 	failure   []byte // the error, as JSON. nil: none
+	nested    bool   // the error stands within something
 	isError   bool   // the whole is an error by its type
+	lost      bool   // the first choice holds what may be content and cannot be read
+	foreign   bool   // there is content where the API has none
 	extras    []member
 }
 
@@ -30,6 +35,7 @@ type choice struct {
 	content, reasoning, refusal []byte
 	calls                       []piece
 	finish                      []byte
+	lost                        bool
 }
 
 // A piece continues a tool call.
@@ -69,8 +75,7 @@ func (c *chunk) field(key []byte) {
 	case "created", "obfuscation", "provider":
 		c.Skip()
 	case "choices":
-		if c.Peek() != '[' {
-			c.Skip()
+		if c.misses('[', &c.lost) {
 			return
 		}
 		c.choices = true
@@ -90,22 +95,43 @@ func (c *chunk) field(key []byte) {
 			case string(k) == "usage":
 				c.readUsage()
 			case string(k) == "error":
-				c.readError()
+				c.readError(true)
 			default:
 				c.Skip()
 			}
 		}
 	case "error":
-		c.readError()
+		c.readError(false)
 	default:
-		c.extras = append(c.extras, member{key, c.Raw()})
+		m := member{key, c.Raw()}
+		c.foreign = c.foreign || adapter.IsContent(key, m.value)
+		c.extras = append(c.extras, m)
 	}
 }
 
+// words reads a text. lost: it is something else, which is not nothing.
+func (s *scan) words(lost *bool) []byte {
+	if s.misses('"', lost) {
+		return nil
+	}
+	return s.Text()
+}
+
+// misses passes over what does not begin with the byte c, as it should. lost: it is not nothing either.
+func (s *scan) misses(c byte, lost *bool) bool {
+	if s.Peek() == c {
+		return false
+	}
+	if !s.Void() {
+		*lost = true
+	}
+	return true
+}
+
 // readError keeps an error that says something.
-func (c *chunk) readError() {
+func (c *chunk) readError(nested bool) {
 	if raw := c.says(); raw != nil {
-		c.failure = raw
+		c.failure, c.nested = raw, nested
 	}
 }
 
@@ -120,8 +146,7 @@ func (s *scan) says() []byte {
 }
 
 func (c *chunk) oneChoice() {
-	if c.Peek() != '{' {
-		c.Skip()
+	if c.misses('{', &c.lost) {
 		return
 	}
 	ch := choice{calls: c.choice.calls[len(c.choice.calls):]}
@@ -133,23 +158,24 @@ func (c *chunk) oneChoice() {
 		case string(k) == "delta", string(k) == "message":
 			c.message(&ch)
 		case string(k) == "text": // a completion server behind the chat path
-			ch.content = c.Text()
+			ch.content = c.words(&ch.lost)
 		case string(k) == "finish_reason":
 			ch.finish = c.Text()
 		case string(k) == "error":
-			c.readError()
+			c.readError(true)
 		default:
 			c.Skip()
 		}
 	}
 	if ch.index == 0 {
-		c.choice, c.chosen = ch, true
+		c.choice, c.chosen, c.lost = ch, true, c.lost || ch.lost
 	}
 }
 
+// message reads what is added to a choice. Reasoning that is no text is passed over: it is no part of what was asked for, and
+// gateways have several forms of it.
 func (c *chunk) message(ch *choice) {
-	if c.Peek() != '{' {
-		c.Skip()
+	if c.misses('{', &ch.lost) {
 		return
 	}
 	for first := c.Open('{'); c.More(&first, '}'); {
@@ -158,7 +184,7 @@ func (c *chunk) message(ch *choice) {
 		case string(k) == "content":
 			c.content(ch, 0)
 		case string(k) == "refusal":
-			ch.refusal = c.Text()
+			ch.refusal = c.words(&ch.lost)
 		case string(k) == "reasoning_content":
 			if t := c.Text(); len(t) > 0 {
 				ch.reasoning = t
@@ -168,8 +194,7 @@ func (c *chunk) message(ch *choice) {
 				ch.reasoning = t
 			}
 		case string(k) == "tool_calls":
-			if c.Peek() != '[' {
-				c.Skip()
+			if c.misses('[', &ch.lost) {
 				continue
 			}
 			for first := c.Open('['); c.More(&first, ']'); {
@@ -177,41 +202,46 @@ func (c *chunk) message(ch *choice) {
 			}
 		case string(k) == "function_call": // before there were tools
 			p := piece{}
-			c.function(&p)
-			ch.calls = append(ch.calls, p)
+			if c.function(&p, &ch.lost) {
+				ch.calls = append(ch.calls, p)
+			}
 		default:
 			c.Skip()
 		}
 	}
 }
 
-// content reads a text, or the list of parts that Mistral sends when a model reasons.
+// content reads a text, or the list of parts that Mistral sends when a model reasons. Parts of a type that has no text, such as
+// its references, are passed over.
 func (c *chunk) content(ch *choice, depth int) {
 	if c.Peek() != '[' || depth > 4 {
-		ch.content = c.Text()
+		ch.content = c.words(&ch.lost)
 		return
 	}
 	for first := c.Open('['); c.More(&first, ']'); {
 		if c.Peek() != '{' {
-			ch.content = append(slices.Clip(ch.content), c.Text()...)
+			ch.content = append(slices.Clip(ch.content), c.words(&ch.lost)...)
 			continue
 		}
 		var kind, text []byte
+		known, other := false, false
 		for first := c.Open('{'); c.More(&first, '}'); {
 			switch k := c.Key(); {
 			case c.Null():
 			case string(k) == "type":
-				kind = c.Text()
+				kind, known = c.Text(), true
 			case string(k) == "text", string(k) == "refusal":
-				text = c.Text()
+				text, known = c.words(&ch.lost), true
 			case string(k) == "thinking":
 				inner := choice{}
 				c.content(&inner, depth+1)
-				text = inner.content
+				text, known = inner.content, true
 			default:
+				other = true
 				c.Skip()
 			}
 		}
+		ch.lost = ch.lost || other && !known
 		to := &ch.content
 		switch string(kind) {
 		case "thinking", "reasoning":
@@ -224,8 +254,7 @@ func (c *chunk) content(ch *choice, depth int) {
 }
 
 func (c *chunk) toolCall(ch *choice) {
-	if c.Peek() != '{' {
-		c.Skip()
+	if c.misses('{', &ch.lost) {
 		return
 	}
 	p := piece{index: -1}
@@ -237,7 +266,7 @@ func (c *chunk) toolCall(ch *choice) {
 		case string(k) == "id":
 			p.id = c.Text()
 		case string(k) == "function":
-			c.function(&p)
+			c.function(&p, &ch.lost)
 		default:
 			c.Skip()
 		}
@@ -245,26 +274,27 @@ func (c *chunk) toolCall(ch *choice) {
 	ch.calls = append(ch.calls, p)
 }
 
-func (c *chunk) function(p *piece) {
-	if c.Peek() != '{' {
-		c.Skip()
-		return
+// function reads the name and arguments of a call, if they are there.
+func (c *chunk) function(p *piece, lost *bool) bool {
+	if c.misses('{', lost) {
+		return false
 	}
 	for first := c.Open('{'); c.More(&first, '}'); {
 		switch k := c.Key(); {
 		case c.Null():
 		case string(k) == "name":
-			p.name = c.Text()
+			p.name = c.words(lost)
 		case string(k) == "arguments":
 			if c.Peek() == '{' { // an object instead of its text, as Ollama's own API has it
 				p.args = c.Raw()
 			} else {
-				p.args = c.Text()
+				p.args = c.words(lost)
 			}
 		default:
 			c.Skip()
 		}
 	}
+	return true
 }
 
 func (c *chunk) readUsage() {
@@ -283,22 +313,29 @@ func (s *scan) tokens() (u llm.Usage, ok bool) {
 		switch k := s.Key(); {
 		case s.Null():
 		case string(k) == "prompt_tokens", string(k) == "input_tokens":
-			u.Input = s.Num()
+			u.Input = s.count(&u)
 		case string(k) == "completion_tokens", string(k) == "output_tokens":
-			u.Output = s.Num()
+			u.Output = s.count(&u)
 		case string(k) == "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, s.Num())
+			u.CachedInput = max(u.CachedInput, s.count(&u))
 		case string(k) == "prompt_tokens_details", string(k) == "input_tokens_details":
 			s.details(&u)
 		case string(k) == "completion_tokens_details", string(k) == "output_tokens_details":
 			s.details(&u)
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.Num())
+			u.Reasoning = max(u.Reasoning, s.count(&u))
 		default:
 			s.Skip()
 		}
 	}
 	return u, true
+}
+
+// count reads a number of tokens. One that is none is 0, and what was told an estimate.
+func (s *scan) count(u *llm.Usage) int {
+	n, ok := wire.Count(s.Raw())
+	u.Estimated = u.Estimated || !ok
+	return n
 }
 
 func (s *scan) details(u *llm.Usage) {
@@ -310,11 +347,11 @@ func (s *scan) details(u *llm.Usage) {
 		switch k := s.Key(); {
 		case s.Null():
 		case string(k) == "cached_tokens":
-			u.CachedInput = max(u.CachedInput, s.Num())
+			u.CachedInput = max(u.CachedInput, s.count(u))
 		case string(k) == "cache_write_tokens", string(k) == "cache_creation_tokens":
-			u.CacheWrite = max(u.CacheWrite, s.Num())
+			u.CacheWrite = max(u.CacheWrite, s.count(u))
 		case string(k) == "reasoning_tokens":
-			u.Reasoning = max(u.Reasoning, s.Num())
+			u.Reasoning = max(u.Reasoning, s.count(u))
 		default:
 			s.Skip()
 		}

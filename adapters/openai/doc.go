@@ -4,7 +4,7 @@
 // Both make exactly one HTTP request a call: they neither retry nor wait, which is what the stages around them are for.
 // Whatever goes wrong comes back as an *llm.Error that is already classified and carries what the wire showed: status,
 // headers, codes, the start of the body, how far the request got and what had arrived of the answer. Keys are taken out of
-// all of it.
+// all of it, however short they are down to four bytes; words that stand for no key, such as "none" and "ollama", stay.
 //
 // Chats are written as github.com/sashabaranov/go-openai has them, and [Model.Client] gives its client for other calls. Answers
 // and failures of chats are read here, over the same http.Client: that client drops headers, unknown fields and several

@@ -74,6 +74,12 @@ func (m *Model) String() string {
 	return m.cfg.Provider + " at " + m.base.Host
 }
 
+// Format prints what String says, whatever the verb, so that no key is printed.
+func (c Config) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "openai.Config", c.String()) }
+
+// Format prints what String says, whatever the verb.
+func (m *Model) Format(f fmt.State, verb rune) { adapter.Print(f, verb, "openai.Model", m.String()) }
+
 // New makes a Model. A mistake in the configuration panics: it is the program's, and no call would work.
 func New(cfg Config) *Model {
 	m, err := newModel(cfg, chat{})
@@ -108,6 +114,7 @@ func newModel(cfg Config, how api) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	account.HideIn(cfg.BaseURL)
 	base, err := baseURL(&cfg, &d)
 	if err != nil {
 		return nil, err

@@ -125,6 +125,9 @@ func (m *Model) message(b *body, from *llm.Message, i int) *llm.Error {
 			if err != nil {
 				return err
 			}
+			if bad := adapter.HasCallID(p.Result, adapter.Place{Message: i, Part: j}); bad != nil {
+				return bad
+			}
 			results++
 			b.Messages = append(b.Messages, message{
 				Role: string(llm.RoleTool), ToolCallID: m.callID(p.Result.CallID), Content: oneText(text),

@@ -160,6 +160,7 @@ func TestRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"format", with(func(r *llm.Request) { r.Format = &llm.Format{Kind: "xml"} }), llm.Invalid, "xml"},
 		{"extra", with(func(r *llm.Request) { r.Extra = map[string]json.RawMessage{"openai": raw(`[1]`)} }), llm.Invalid, "Extra"},
 		{"part extra", part(llm.Part{Kind: llm.PartText, Extra: map[string]json.RawMessage{"openai": raw(`{`)}}), llm.Invalid, "Extra"},
+		{"a result of no call", part(wiretest.Result("", false, llm.Text("1"))), llm.Invalid, "Messages[0].Parts[0] has no CallID"},
 		{"kind", part(llm.Part{Kind: "video"}), llm.Invalid, "video"},
 		{"a call without Call", part(llm.Part{Kind: llm.PartToolCall}), llm.Invalid, "without Call"},
 		{"a result without Result", part(llm.Part{Kind: llm.PartToolResult}), llm.Invalid, "without Result"},

@@ -33,8 +33,8 @@ type openCall struct {
 	args     int // bytes so far
 }
 
-// add takes in a chunk. Its error is the sink's.
-func (a *answer) add(c *chunk) error {
+// note takes in what a chunk says of the call.
+func (a *answer) note(c *chunk) {
 	if a.id == "" && len(c.id) > 0 {
 		a.id = string(c.id)
 	}
@@ -47,6 +47,11 @@ func (a *answer) add(c *chunk) error {
 	for _, e := range c.extras {
 		a.keep(e)
 	}
+}
+
+// add takes in a chunk. Its error is the sink's.
+func (a *answer) add(c *chunk) error {
+	a.note(c)
 	ch := &c.choice
 	if len(ch.reasoning) > 0 {
 		if err := a.emit(llm.Delta{Kind: llm.DeltaReasoning, Text: string(ch.reasoning)}); err != nil {

@@ -2,8 +2,10 @@ package openai
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // Responses is an [llm.Caller] for the Responses API, a POST to /responses of OpenAI, Azure and those who speak like them.
@@ -60,6 +62,11 @@ func NewResponses(cfg Config) *Responses {
 // String says where r leads, without keys.
 func (r *Responses) String() string { return r.m.String() }
 
+// Format prints what String says, whatever the verb.
+func (r *Responses) Format(f fmt.State, verb rune) {
+	adapter.Print(f, verb, "openai.Responses", r.String())
+}
+
 // Call makes one request. With req.Sink set the answer is streamed. The error is an *llm.Error.
 func (r *Responses) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
 	return r.m.Call(ctx, req)
@@ -70,6 +77,5 @@ type responses struct{}
 
 func (responses) path() string        { return responsesPath }
 func (responses) reader(*call) reader { return &output{} }
-func (responses) marks() []string     { return []string{`"response.`, `"delta"`} }
 func (responses) end() string         { return "a final response" }
 func (responses) bound() int          { return maxAnswer } // the last event has all of the answer in it

@@ -3,6 +3,8 @@ package openai
 import (
 	"bytes"
 	"strings"
+
+	"github.com/modelchain/llm/internal/adapter"
 )
 
 // An event is one event of a stream, or a whole response where one came instead. Its bytes are those it was parsed from.
@@ -19,6 +21,8 @@ type event struct {
 	isError         bool   // the whole is an error by its type
 	isResponse      bool   // the whole is a response
 	hasOutput       bool   // and has a list of items
+	odd             bool   // a field that is read holds something else than it should
+	foreign         bool   // there is content where the API has none
 }
 
 // parse reads the first JSON value of data and returns what follows it. ok is false for what is not JSON, or no object.
@@ -49,7 +53,7 @@ func (e *event) field(key []byte) {
 			e.isError = true
 		}
 	case "delta":
-		e.delta = e.Text()
+		e.delta = e.words(&e.odd)
 	case "output_index":
 		e.output = e.Num()
 	case "content_index", "summary_index":
@@ -57,11 +61,11 @@ func (e *event) field(key []byte) {
 	case "item_id":
 		e.id = e.Text()
 	case "arguments":
-		e.args = e.Text()
+		e.args = e.words(&e.odd)
 	case "item":
-		e.item = e.object()
+		e.item = e.object(&e.odd)
 	case "response":
-		e.resp = e.object()
+		e.resp = e.object(&e.odd)
 	case "error":
 		e.failure = e.says()
 	case "object":
@@ -75,32 +79,44 @@ func (e *event) field(key []byte) {
 		e.hasOutput = e.Peek() == '['
 		e.Skip()
 	default:
-		e.Skip()
+		e.foreign = adapter.IsContent(key, e.Raw()) || e.foreign
 	}
 }
 
-// object passes over one value and returns it if it is an object.
-func (s *scan) object() []byte {
-	if s.Peek() != '{' {
-		s.Skip()
+// object passes over one value and returns it if it is an object. odd: it is something else, which is not nothing.
+func (s *scan) object(odd *bool) []byte {
+	if s.misses('{', odd) {
 		return nil
 	}
 	return s.Raw()
 }
 
-// isFailure reports whether the event is an error. A failed response is none: it is an answer that says so.
-func (e *event) isFailure(data []byte) bool {
-	if e.resp != nil {
-		return false
+// lossy reports whether the event may hold content that cannot be read. Reasoning is no part of what was asked for, and the
+// kinds of events that are not known here may come at any time.
+func (e *event) lossy() bool {
+	switch string(e.kind) {
+	case "":
+		return e.resp == nil && (e.odd || e.foreign || len(e.delta) > 0)
+	case "response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta",
+		"response.function_call_arguments.done", "response.output_item.added", "response.output_item.done",
+		"response.completed", "response.incomplete", "response.failed", "response.cancelled":
+		return e.odd
 	}
+	return false
+}
+
+// reports is the event if it is an error. A failed response is none: it is an answer that says so.
+func (e *event) reports(data []byte) []byte {
 	kind := string(e.kind)
 	switch {
+	case e.resp != nil:
 	case e.isError, kind == "response.failed", kind == "response.error":
-		return true
+		return data
 	case strings.HasPrefix(kind, "response."): // an error in one is that of a tool
-		return false
+	case e.failure != nil, adapter.Says(data):
+		return data
 	}
-	return e.failure != nil || says(data)
+	return nil
 }
 
 func (e *event) isAnswer() bool {
@@ -116,6 +132,8 @@ type wireItem struct {
 	callID, id, name []byte
 	args             []byte
 	content, summary []wirePart
+	// What cannot be read and may be content: of a message, of the arguments of a call.
+	lostText, lostArgs bool
 }
 
 // A wirePart is a piece of a message or of reasoning.
@@ -146,14 +164,15 @@ func (s *scan) itemOf(raw []byte) (it wireItem) {
 			if s.Peek() == '{' { // an object instead of its text
 				it.args = s.Raw()
 			} else {
-				it.args = s.Text()
+				it.args = s.words(&it.lostArgs)
 			}
 		case string(k) == "content" && s.Peek() == '"': // a text where a list should be
 			it.content = []wirePart{{text: s.Text()}}
 		case string(k) == "content":
-			it.content = s.partsOf()
+			it.content = s.partsOf(&it.lostText)
 		case string(k) == "summary":
-			it.summary = s.partsOf()
+			var odd bool
+			it.summary = s.partsOf(&odd)
 		default:
 			s.Skip()
 		}
@@ -161,15 +180,13 @@ func (s *scan) itemOf(raw []byte) (it wireItem) {
 	return it
 }
 
-func (s *scan) partsOf() (list []wirePart) {
-	if s.Peek() != '[' {
-		s.Skip()
+func (s *scan) partsOf(lost *bool) (list []wirePart) {
+	if s.misses('[', lost) {
 		return nil
 	}
 	for first := s.Open('['); s.More(&first, ']'); {
 		var p wirePart
-		if s.Peek() != '{' {
-			s.Skip()
+		if s.misses('{', lost) {
 			continue
 		}
 		from := s.Pos()
@@ -177,9 +194,9 @@ func (s *scan) partsOf() (list []wirePart) {
 			switch k := s.Key(); {
 			case s.Null():
 			case string(k) == "text":
-				p.text = s.Text()
+				p.text = s.words(lost)
 			case string(k) == "refusal":
-				p.text, p.refusal = s.Text(), true
+				p.text, p.refusal = s.words(lost), true
 			default:
 				s.Skip()
 			}

@@ -214,3 +214,29 @@ func TestNoErrorOfResponsesCarriesAKey(t *testing.T) {
 		})
 	}
 }
+
+// A response repeats what it was asked, which is no evidence of what went wrong with it.
+func TestNoErrorOfAResponseQuotesItsRequest(t *testing.T) {
+	const asked = `"instructions":"the secret plan","input":"the secret plan","tools":[{"name":"the secret plan"}],"metadata":{"a":"the secret plan"}`
+	const call = `{"type":"function_call","call_id":"a","name":"f","arguments":"{"}`
+	for name, body := range map[string]string{
+		"cut arguments":        `{"object":"response","status":"completed",` + asked + `,"output":[` + call + `]}`,
+		"an item that is none": `{"object":"response","status":"completed",` + asked + `,"output":["?"]}`,
+		"no output":            `{"object":"response","status":"completed",` + asked + `}`,
+		"a failure":            `{"object":"response","status":"failed",` + asked + `,"error":{"code":"server_error","message":"no"},"output":[]}`,
+		"damaged":              event("response.completed", `"response":{"object":"response",`+asked+`,"output":[`),
+		"lost":                 event("response.completed", `"response":{"object":"response",`+asked+`,"output":["?"]}`),
+		"failed":               event("response.failed", `"response":{"object":"response",`+asked+`,"error":{"code":"server_error","message":"no"}}`),
+		"in the background":    event("response.queued", `"response":{"object":"response","status":"queued",`+asked+`}`),
+	} {
+		kind, req := wiretest.JSON, wiretest.Ask("hi")
+		if strings.Contains(body, "data: ") {
+			kind, req = wiretest.SSE, wiretest.Streamed(&llm.Accumulator{})
+		}
+		resp, err := serveResponses(t, wiretest.Says(200, kind, body), openai.Config{}).Call(t.Context(), req)
+		e := wiretest.Failure(t, resp, err)
+		if text := e.Error() + e.Evidence.Body + e.Evidence.Message; strings.Contains(text, "secret plan") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

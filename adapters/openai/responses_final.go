@@ -13,7 +13,7 @@ import (
 // final takes in the response at the end of a stream, whose event says its status, or one that came whole.
 func (o *output) final(a *answer, status string) error {
 	var list [][]byte
-	said, reason := "", ""
+	said, reason, lost := "", "", false
 	s := scanOf(o.resp)
 	for first := s.Open('{'); s.More(&first, '}'); {
 		switch k := s.Key(); {
@@ -34,7 +34,10 @@ func (o *output) final(a *answer, status string) error {
 			if u, ok := s.tokens(); ok {
 				a.usage, a.counted = u, true
 			}
-		case string(k) == "output" && s.Peek() == '[':
+		case string(k) == "output":
+			if s.misses('[', &lost) {
+				continue
+			}
 			for first := s.Open('['); s.More(&first, ']'); {
 				list = append(list, bytes.Clone(s.Raw()))
 			}
@@ -47,6 +50,9 @@ func (o *output) final(a *answer, status string) error {
 	a.finish = ending(status, said, reason, o.failed != nil)
 	if notEnded(a.finish) || a.finish == finishFailed {
 		return nil // no answer, so nothing of it is handed out
+	}
+	if o.lost = lost; lost {
+		return nil
 	}
 	return o.reconcile(a, list)
 }
@@ -124,8 +130,17 @@ func (o *output) complete(a *answer, list [][]byte) error {
 	came, ends := o.items, make([]wireItem, len(list))
 	o.items = nil
 	for i, raw := range list {
-		var s scan // of its own: its texts are read further down
+		s := scanOf(raw) // of its own: its texts are read further down
+		if s.misses('{', &o.lost) {
+			continue
+		}
 		ends[i] = s.itemOf(raw)
+		o.lost = o.lost || ends[i].lost()
+	}
+	if o.lost {
+		return nil
+	}
+	for i := range ends {
 		kind := ends[i].kind
 		if at := slices.IndexFunc(came, func(it *outItem) bool { return it.kind == kind && !it.matched }); at >= 0 {
 			o.items = append(o.items, came[at])

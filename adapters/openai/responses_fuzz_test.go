@@ -100,7 +100,7 @@ func FuzzResponse(f *testing.F) {
 			if !ok {
 				continue
 			}
-			o.isFailure(data[:len(data)-len(rest)])
+			o.reports(data[:len(data)-len(rest)])
 			if err := o.take(&a); err != nil {
 				t.Fatal(err)
 			}

@@ -43,7 +43,7 @@ func (in *input) list() ([]any, *llm.Error) {
 func (in *input) message(from *llm.Message, i int) *llm.Error {
 	before := len(in.items)
 	msg := &inputItem{Type: "message", Role: string(from.Role)}
-	if msg.Role == "" || from.Role == llm.RoleTool {
+	if msg.Role == "" {
 		msg.Role = string(llm.RoleUser)
 	}
 	if from.Role != llm.RoleAssistant {
@@ -143,6 +143,9 @@ func (in *input) item(p *llm.Part, i, j int) (done bool, _ *llm.Error) {
 		out, err := in.result(p.Result, i, j)
 		if err != nil {
 			return false, err
+		}
+		if bad := adapter.HasCallID(p.Result, adapter.Place{Message: i, Part: j}); bad != nil {
+			return false, bad
 		}
 		in.add(&inputItem{Type: "function_call_output", CallID: in.m.callID(p.Result.CallID), Output: out, extra: patch})
 		return true, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/adapter"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // An output reads the answer of one call: the events of its stream, or the response that came whole, which goes through the
@@ -20,6 +21,7 @@ type output struct {
 	told   [llm.DeltaEnd]int // parts of each kind that were told of
 	over   bool              // the final response came
 	torn   bool              // it contradicts what was handed out
+	lost   bool              // an item holds what may be content and cannot be read
 	failed []byte            // the error of a response that failed
 }
 
@@ -67,7 +69,7 @@ const (
 
 // take takes in the event. Its error is the sink's.
 func (o *output) take(a *answer) error {
-	if o.over {
+	if o.over || o.lossy() {
 		return nil
 	}
 	err := o.takeEvent(a)
@@ -76,6 +78,23 @@ func (o *output) take(a *answer) error {
 	}
 	return err
 }
+
+// quotes leaves out what a response repeats of its request: instructions, tools, metadata.
+func (o *output) quotes(data []byte) []byte {
+	if before, _, ok := bytes.Cut(data, []byte(`"response":`)); ok {
+		return before
+	}
+	if (o.isResponse || o.hasOutput) && wire.IsObject(data) {
+		return pick(data, true, []string{"id", "object", "status", "model", "error", "incomplete_details", "output", "usage"})
+	}
+	return data
+}
+
+// note has nothing to do: an event that is an error says nothing of the call.
+func (o *output) note(*answer) {}
+
+// lossy reports whether content may be lost.
+func (o *output) lossy() bool { return o.lost || o.event.lossy() }
 
 func (o *output) takeEvent(a *answer) error {
 	switch string(o.kind) {
@@ -255,6 +274,9 @@ func (o *output) settle(a *answer, it *outItem, p *outPiece, whole string) error
 // done takes in an item that is complete.
 func (o *output) done(a *answer) error {
 	w := o.read.itemOf(bytes.Clone(o.item))
+	if o.lost = w.lost(); o.lost {
+		return nil
+	}
 	it := o.current(w.kind)
 	if it.raw != nil { // said twice, or another one under the same number
 		if w.kind != itemCall || it.id == string(w.callID) {
@@ -263,6 +285,11 @@ func (o *output) done(a *answer) error {
 		it = o.open(w.kind)
 	}
 	return o.end(a, it, &w)
+}
+
+// lost reports whether the item may hold content that cannot be read.
+func (w *wireItem) lost() bool {
+	return w.lostText && w.kind == itemMessage || w.lostArgs && w.kind == itemCall
 }
 
 // end takes in an item as it is at its end, and hands out what is missing of it.

@@ -127,6 +127,7 @@ func TestResponsesRequestsThatCannotBeSaidFailBeforeTheWire(t *testing.T) {
 		{"an assistant's kind", turn(llm.RoleAssistant, llm.Part{Kind: "video"}), llm.Invalid, "video"},
 		{"an assistant's image", turn(llm.RoleAssistant, llm.Part{Kind: llm.PartImage, Data: png}), llm.Unsupported, "text from an assistant"},
 		{"a call without Call", user(llm.Part{Kind: llm.PartToolCall}), llm.Invalid, "without Call"},
+		{"a result of no call", user(wiretest.Result("", false, llm.Text("1"))), llm.Invalid, "Messages[0].Parts[0] has no CallID"},
 		{"a result without Result", user(llm.Part{Kind: llm.PartToolResult}), llm.Invalid, "without Result"},
 		{"audio by URL", user(llm.Part{Kind: llm.PartAudio, URL: "https://example.com/a.mp3"}), llm.Unsupported, "audio by URL"},
 		{"audio as a tool's result", user(llm.Part{Kind: llm.PartToolResult, Result: &llm.ToolResult{

@@ -45,7 +45,7 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 		{"comments in between", ": hi\n\n" + created + ": hi\n\n" + hel + ": hi\n\n" + lo + ":\n" + helloEnd, 2},
 		{"events of another kind", event("keepalive", `"a":1`) + created + event("response.brand_new.delta", `"delta":"x"`) + hel +
 			event("response.mcp_call.failed", `"output_index":3,"error":{"code":"tool_failed","message":"no"}`) + lo + helloEnd, 2},
-		{"noise", created + hel + "data: {what is this}\n\ndata: ping\n\n" + lo + helloEnd, 2},
+		{"comments sent as data", created + hel + "data: : keepalive\n\n" + lo + helloEnd, 2},
 		{"noise after the end", helloWhole + "data: {what\n\n", 2},
 		{"an error after the end", helloWhole + event("error", `"code":"server_error","message":"late"`), 2},
 		{"more after the end", helloWhole + textDelta("!"), 2},
@@ -58,7 +58,7 @@ func TestResponseStreamsThatAreWhole(t *testing.T) {
 		{"an end that repeats a long request", created + hel + lo + strings.Replace(helloEnd, "Be brief.", strings.Repeat("Be brief. ", 1<<19), 1), 2},
 		{"an end that still is in progress", created + hel + lo + strings.Replace(helloEnd, `"status":"completed","error"`, `"status":"in_progress","error"`, 1), 2},
 		{"an item that ends as it began", created + hel + lo + event("response.output_item.done", `"output_index":0,"item":`+messageItem("")) + helloEnd, 2},
-		{"items that are none", created + hel + lo + completed("null", "7", "[]", `{"id":"x"}`, messageItem("Hello")), 2},
+		{"items that are none", created + hel + lo + completed("null", "[]", `{"id":"x"}`, messageItem("Hello")), 2},
 		{"no numbers", strings.NewReplacer(`"output_index":0,`, "", `"content_index":0,`, "").Replace(helloWhole), 2},
 	}
 	for _, tt := range tests {
@@ -93,14 +93,15 @@ func TestResponseStreamsThatFail(t *testing.T) {
 		{"DONE alone proves nothing", created + added + hel + lo + done, llm.Interrupted, "Hello", "without a final response"},
 		{"ended before text", created + added, llm.Interrupted, "", "without a final response"},
 		{"ended after it began", created, llm.Interrupted, "", "without a final response"},
-		{"cut within an event", created + hel + `data: {"type":"response.output_text.delta","del`, llm.Interrupted, "Hel", "damaged"},
-		{"cut within the last event", created + hel + lo + `data: {"type":"response.completed","response":{"id":`, llm.Interrupted, "Hello", "damaged"},
+		{"cut within an event", created + hel + `data: {"type":"response.output_text.delta","del`, llm.Interrupted, "Hel", "without a final response"},
+		{"cut within the last event", created + hel + lo + `data: {"type":"response.completed","response":{"id":`, llm.Interrupted, "Hello", "without a final response"},
 		{"a damaged event first", "data: {\"type\":\"response.output_text.delta\",\"delta\":\"H\n\n" + helloEnd, llm.BadOutput, "", "damaged"},
 		{"a rune cut in two", created + hel + "data: {\"type\":\"response.output_text.delta\",\"delta\":\"caf\xc3\"}\n\n" + helloEnd, llm.Interrupted, "Hel", "damaged"},
 		{"empty", "", llm.Unavailable, "", "before an answer"},
 		{"comments alone", ": hi\n\n: hi\n\n", llm.Unavailable, "", "before an answer"},
 		{"DONE without anything", done, llm.Unavailable, "", "before an answer"},
 		{"noise alone", "data: {unparsable}\n\n", llm.BadOutput, "", ""},
+		{"noise", created + hel + "data: {what is this}\n\n" + lo + helloEnd, llm.Interrupted, "Hel", "damaged"},
 		{"a page", "<html><body>Bad gateway</body></html>", llm.BadOutput, "", ""},
 		{"a hole in the text", created + added + hel + textDelta("!") + helloDone, llm.Interrupted, "Hel!", "piece by piece"},
 		{"a hole in the text that only the end shows", created + added + hel + textDelta("!") + helloEnd, llm.Interrupted, "Hel!", "piece by piece"},
@@ -115,7 +116,7 @@ func TestResponseStreamsThatFail(t *testing.T) {
 		{"an error of a gateway", `data: {"error":{"message":"rate limit","code":429}}` + "\n\n", llm.RateLimited, "", "rate limit"},
 		{"an error without framing", `{"error":{"message":"The model is not there","code":"model_not_found"}}`, llm.NotFound, "", "not there"},
 		{"a flat error without a mark", `data: {"message":"upstream broke","status":502}` + "\n\n", llm.Unavailable, "", "upstream broke"},
-		{"a stream of the other API", first + second + end + done, llm.Unavailable, "", "before an answer"},
+		{"a stream of the other API", first + second + end + done, llm.BadOutput, "", "damaged"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,10 +26,9 @@ func (c *call) Stream(in io.Reader) (*llm.Response, error) {
 // streaming is a stream while it is read.
 type streaming struct {
 	*call
-	begun      bool // some of an answer came
-	finished   bool // a finish reason came
-	done       bool // the stream said that it is over
-	unreadable int  // events that were skipped
+	begun    bool // some of an answer came
+	finished bool // a finish reason came
+	done     bool // the stream said that it is over
 }
 
 // State is how far the answer is.
@@ -69,8 +68,14 @@ func (s *streaming) take(data []byte, isError bool) error {
 	if s.answer.out > s.Most {
 		return s.TooLarge()
 	}
-	if isError || s.reader.isFailure(data) {
+	failure := s.reader.reports(data)
+	switch {
+	case failure != nil:
+		return s.InBand(failure)
+	case isError:
 		return s.InBand(data)
+	case s.reader.lossy():
+		return s.damaged(data, false)
 	}
 	if s.answer.finish == "" {
 		return nil
@@ -88,36 +93,16 @@ func (s *streaming) take(data []byte, isError bool) error {
 	return nil
 }
 
-// says reports whether an event that is none of the API's speaks of a failure in a form of its own.
-func says(data []byte) bool {
-	f := wire.Unwrap(wire.Start(data))
-	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
-}
-
-// damaged decides about an event that cannot be read. One that bears the API's marks held a part of the answer, and
-// without it the answer would have a hole that nobody sees. Anything else is noise, and the stream goes on: if the answer
-// gets its finish reason, it is whole.
+// damaged is the error of an event that cannot be read, or of which a part that may have been content cannot. Once the answer
+// is whole it is noise.
 func (s *streaming) damaged(data []byte, isError bool) error {
-	if isError {
+	switch {
+	case isError:
 		return s.InBand(data)
+	case s.finished:
+		return nil
 	}
-	s.unreadable++
-	if !s.finished && marked(data, s.m.api.marks()) {
-		return s.Damaged(data)
-	}
-	if !s.Begun() && s.unreadable == 1 {
-		s.Note(data)
-	}
-	return nil
-}
-
-func marked(data []byte, marks []string) bool {
-	for _, mark := range marks {
-		if bytes.Contains(data, []byte(mark)) {
-			return true
-		}
-	}
-	return false
+	return s.Damaged(s.reader.quotes(data))
 }
 
 // Unfinished is the error of a stream that came to its end in good order, before its answer did.

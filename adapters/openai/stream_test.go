@@ -37,7 +37,8 @@ func TestStreamsThatAreWhole(t *testing.T) {
 		{"an error that is null", `data: {"error":null,"id":"s1","model":"m","choices":[{"delta":{"content":"Hel"}}]}` + "\n\n" + second + end + usage + done},
 		{"an error that is empty", `data: {"error":{},"choices":[{"delta":{"content":"Hel"}}]}` + "\n\n" + second + end + usage + done},
 		{"an event of another kind", `data: {"type":"ping"}` + "\n\n" + first + "event: ping\ndata: {}\n\n" + second + end + usage + done},
-		{"noise", first + "data: {what is this}\n\n" + "data: ping\n\n" + second + end + usage + done},
+		{"comments sent as data", "data: : keepalive\n\n" + first + "data: : OPENROUTER PROCESSING\n\n" + second + end + usage + done},
+		{"data that holds nothing", "data:\n\n" + first + "data: \"\"\n\ndata: null\n\ndata: []\n\n" + second + "event: ping\ndata: 17:05\n\n" + end + usage + done},
 		{"noise after the end", first + second + end + usage + "data: {what\n\n"},
 		{"damage after the end", first + second + end + usage + `data: {"choices":[{"del` + "\n\n"},
 		{"an error after the end", first + second + end + usage + `data: {"error":{"message":"late"}}` + "\n\n"},
@@ -72,7 +73,10 @@ func TestStreamsThatFail(t *testing.T) {
 		{"cut after text", first + second, llm.Interrupted, "Hello", "without a finish reason"},
 		{"DONE alone proves nothing", first + second + done, llm.Interrupted, "Hello", "without a finish reason"},
 		{"cut after the role", role, llm.Interrupted, "", "without a finish reason"},
-		{"cut within an event", first + `data: {"choices":[{"delta":{"con`, llm.Interrupted, "Hel", "damaged"},
+		{"cut within an event", first + `data: {"choices":[{"delta":{"con`, llm.Interrupted, "Hel", "without a finish reason"},
+		{"cut within the first event", `data: {"choices":[{"delta":{"con`, llm.Unavailable, "", "before an answer"},
+		{"cut within an error", `data: {"error":{"code":429,"message":"Rate limit`, llm.RateLimited, "", "Rate limit"},
+		{"cut within an error without framing", `{"error":{"code":429,"message":"Rate limit`, llm.RateLimited, "", "Rate limit"},
 		{"empty", "", llm.Unavailable, "", "before an answer"},
 		{"comments alone", ": hi\n\n: hi\n\n", llm.Unavailable, "", "before an answer"},
 		{"DONE without anything", done, llm.Unavailable, "", "before an answer"},
@@ -98,8 +102,11 @@ func TestStreamsThatFail(t *testing.T) {
 		{"a damaged chunk", first + `data: {"choices":[{"delta":{"content":"l` + "\n\n" + end + done, llm.Interrupted, "Hel", "damaged"},
 		{"a damaged chunk first", `data: {"choices":[{"delta":{"content":"l` + "\n\n" + second + end + done, llm.BadOutput, "", "damaged"},
 		{"a rune cut in two", first + "data: {\"choices\":[{\"delta\":{\"content\":\"caf\xc3\"}}]}\n\n" + end, llm.Interrupted, "Hel", "damaged"},
-		{"noise alone", "data: {unparsable}\n\n", llm.BadOutput, "", ""},
-		{"noise, and no finish reason", first + "data: {what is this}\n\n" + second + done, llm.Interrupted, "Hello", "without a finish reason"},
+		{"noise alone", "data: {unparsable}\n\n", llm.BadOutput, "", "damaged"},
+		{"noise", first + "data: {what is this}\n\n" + second + end + done, llm.Interrupted, "Hel", "damaged"},
+		{"a bare word", first + "data: ping\n\n" + second + end + done, llm.Interrupted, "Hel", "damaged"},
+		{"a damaged chunk with an empty error", first + `data: {"error":{},"choices":[{"delta":{"content":"l` + "\n\n" + end + done, llm.Interrupted, "Hel", "damaged"},
+		{"a damaged error", first + `data: {"error":{"message":"rate limit", "code":429]}` + "\n\n" + end, llm.Interrupted, "Hel", "rate limit"},
 		{"a page", "<html><body>Bad gateway</body></html>", llm.BadOutput, "", ""},
 		{"a tool call that is not whole", `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a\":"}}]}}]}` + "\n\n" +
 			`data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\n", llm.BadOutput, "", "not complete JSON"},
@@ -254,6 +261,7 @@ func TestStreamsOverHTTP2(t *testing.T) {
 		{"whole", first + second + end + usage + done, false, 0},
 		{"reset after text", first, true, llm.Interrupted},
 		{"reset before text", role, true, llm.Interrupted},
+		{"reset within the first event", first[:40], true, llm.Interrupted},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,16 +7,21 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/classify"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // Bearer is the header in which a key has "Bearer " before it.
 const Bearer = "Authorization"
 
-// An Account is who calls which provider: what the configurations of all adapters have.
+// An Account is who calls which provider: what the configurations of all adapters have. Its secrets are taken out of every text
+// of an error: keys, and the values of headers whose names say that they are secrets. Those of less than 16 bytes without a
+// digit, and all of less than 8, are taken out where they stand as a whole word, those of less than 4 and the words that stand
+// for no key, such as "none" and "ollama", not at all.
 type Account struct {
 	// Provider stands in errors and selects the classifier's rows.
 	Provider string
@@ -28,7 +33,8 @@ type Account struct {
 	// Header is sent with each request, over what the adapter sends itself.
 	Header http.Header
 
-	hidden []string // what must not show up in errors, apart from the keys of calls
+	hidden []secret // what must not show up in errors, apart from the keys of calls
+	recent *recent
 }
 
 // NewAccount is a with headers of its own, or what is wrong with it, in the words of a configuration.
@@ -54,7 +60,8 @@ func NewAccount(a Account) (*Account, error) {
 		own[http.CanonicalHeaderKey(name)] = values
 	}
 	a.Header = own.Clone()
-	a.hidden = a.secrets()
+	a.hidden, a.recent = a.secrets(), &recent{}
+	longestFirst(a.hidden)
 	return &a, nil
 }
 
@@ -82,14 +89,29 @@ func (a *Account) KeyFor(ctx context.Context) (string, *llm.Error) {
 	if a.Key == nil {
 		return a.APIKey, nil
 	}
-	key, err := a.Key(ctx)
+	var key string
+	err := Guarded(func() (err error) {
+		key, err = a.Key(ctx)
+		return err
+	})
 	switch {
 	case err != nil:
 		return "", NoKey(ctx, "no key could be had", err)
 	case !validKey(key):
 		return "", NoKey(ctx, "the key has blanks or control characters in it; trim it", llm.Auth)
 	}
+	a.recent.note(key)
 	return key, nil
+}
+
+// Guarded is f's error. A panic of f, which is code of the user's that knows keys, becomes one without those that can be told.
+func Guarded(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &llm.PanicError{Value: wire.Redact(fmt.Sprint(v)), Stack: debug.Stack()}
+		}
+	}()
+	return f()
 }
 
 // NoKey is the error of a call whose key could not be had because of err: the class that err has or tells, else Auth.

@@ -124,6 +124,12 @@ func TestAStreamIsWholeOrSaysWhyNot(t *testing.T) {
 		{"over but not whole", "data: a" + sep + "over\n\n", "", llm.Interrupted, "a", "unfinished", 0},
 		{"damaged", "data: a" + sep + "broken\n\n", "", llm.Interrupted, "a", "damaged", 0},
 		{"damaged first", "data: broken\n\n", "", llm.BadOutput, "", "damaged", 0},
+		{"a bare line between events", "data: a\n\nhello\n\nfoo: x\n\ndata: end\n\n", "a", 0, "", "", time.Second},
+		{"an event that lost its framing", "data: a\n\ndta: {\"b\":1}\n\ndata: end\n\n", "", llm.Interrupted, "a", "damaged", 0},
+		{"an event that lost its framing beneath another", "data: a\ndta: {\"b\":1}\n\ndata: end\n\n", "", llm.Interrupted, "a", "damaged", 0},
+		{"JSON a line, one that is damaged", "{\"a\":1}\nlost\ndata: end\n\n", "", llm.Interrupted, `{"a":1}`, "damaged", 0},
+		{"JSON a line, the first damaged", "{\"a\n{\"b\":1}\ndata: end\n\n", "", llm.Interrupted, `{"b":1}`, "damaged", 0},
+		{"an event that lost its framing after it was whole", "data: a\n\ndata: end\n\ndta: {\"b\":1}\n\n", "a", 0, "", "", time.Second},
 		{"an error by its name", "event: error" + sep[1:] + "the model is overloaded\n\n", "", llm.Overloaded, "", "overloaded", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -67,6 +67,8 @@ type Call struct {
 	limited    bool          // left counts
 	left       time.Duration // to wait for the stream
 	loose      []byte
+	cut        error             // what ended the input within the piece that is taken in. nil: the piece is complete
+	ended      func(error) error // the error of a stream that ended so
 	sinkFailed bool
 }
 
@@ -220,6 +222,21 @@ func (c *Call) ReadWhole(in io.Reader) (*llm.Response, error) {
 		return nil, c.TooLarge()
 	}
 	return c.API.Whole(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+}
+
+// NoAnswer is the error of what came in one piece in the place of an answer: a failure in whatever form, a page, or nothing.
+func (c *Call) NoAnswer(data []byte) error {
+	if wire.IsObject(data) && Says(data) {
+		return c.InBand(data)
+	}
+	return c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+}
+
+// Lost is the error of a whole answer that may hold content which cannot be read.
+func (c *Call) Lost(answer []byte) error {
+	return c.Fail(&llm.Error{
+		Class: llm.BadOutput, Message: "a part of the answer cannot be read", Evidence: llm.Evidence{Body: wire.Start(answer)},
+	})
 }
 
 // TooLarge is the error of an answer above the bound.

@@ -3,12 +3,12 @@ package adapter
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/modelchain/llm"
-	"github.com/modelchain/llm/internal/wire"
 )
 
 // Plain takes the URLs off an error of the HTTP client: they say nothing new and may hold a key.
@@ -19,6 +19,18 @@ func Plain(err error) error {
 			return err
 		}
 		err = u.Err
+	}
+}
+
+// Print writes what says where a configuration or a model leads, whatever the verb: fmt looks into values for the others.
+func Print(f fmt.State, verb rune, kind, text string) {
+	switch {
+	case verb == 'q':
+		_, _ = fmt.Fprintf(f, "%q", text)
+	case verb == 'v' && f.Flag('#'):
+		_, _ = fmt.Fprintf(f, "%s{%q}", kind, text)
+	default:
+		_, _ = io.WriteString(f, text)
 	}
 }
 
@@ -33,27 +45,54 @@ type renamed struct {
 func (r renamed) Error() string { return r.text }
 func (r renamed) Unwrap() error { return r.err }
 
-// conceal takes the configuration's secrets and those of a call out of e, whatever form they have: not every provider's keys
-// can be told by their looks, and providers do repeat them.
-func (a *Account) conceal(e *llm.Error, more []string) {
-	secrets := slices.Clone(a.hidden)
-	for _, s := range more {
-		if isSecret(s) && !slices.Contains(secrets, s) {
-			secrets = append(secrets, s)
+// concealed is what classified makes of e, without the secrets of the configuration and those of a call, whatever form they
+// have: not every provider's keys can be told by their looks, and providers do repeat them. Those that may be words of a
+// sentence go only after the failure was classified, those that the classifier might take to pieces before.
+func (a *Account) concealed(e *llm.Error, more []string, classified func() *llm.Error) *llm.Error {
+	secrets := a.hidden[:len(a.hidden):len(a.hidden)]
+	for _, text := range more {
+		if text != a.APIKey {
+			secrets = append(secrets, secretsOf(text)...)
 		}
 	}
-	if len(secrets) == 0 {
-		return
+	if len(secrets) > len(a.hidden) {
+		secrets = slices.Clone(secrets)
+		longestFirst(secrets)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may be a part of another
+	hide(e, secrets, false)
+	out := classified()
+	hide(out, secrets, true)
+	return out
+}
+
+// longestFirst sorts secrets: one may be a part of another.
+func longestFirst(secrets []secret) {
+	slices.SortStableFunc(secrets, func(a, b secret) int { return cmp.Compare(len(b.text), len(a.text)) })
+}
+
+// hide takes the secrets of one kind out of all texts of e. It reports whether there were any.
+func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
+	if !slices.ContainsFunc(secrets, func(x secret) bool { return x.late == late }) {
+		return false
+	}
+	without := func(s string) string {
+		before := s
+		for i := range secrets {
+			if secrets[i].late == late {
+				s = secrets[i].out(s)
+			}
+		}
+		found = found || s != before
+		return s
+	}
 	ev := &e.Evidence
-	for _, s := range [...]*string{&e.Message, &ev.Code, &ev.Type, &ev.Param, &ev.Message, &ev.Body} {
-		*s = without(*s, secrets)
+	for _, s := range [...]*string{&e.Message, &e.RequestID, &ev.Code, &ev.Type, &ev.Param, &ev.Message, &ev.Body} {
+		*s = without(*s)
 	}
 	cloned := false
 	for name, values := range ev.Header {
 		for i, v := range values {
-			clean := without(v, secrets)
+			clean := without(v)
 			if clean == v {
 				continue
 			}
@@ -63,54 +102,28 @@ func (a *Account) conceal(e *llm.Error, more []string) {
 			ev.Header[name][i] = clean
 		}
 	}
-	if e.Err != nil {
-		text := e.Err.Error()
-		if clean := without(text, secrets); clean != text {
-			e.Err = renamed{clean, e.Err}
+	if p := e.Partial; p != nil {
+		if id := without(p.RequestID); id != p.RequestID {
+			clean := *p
+			clean.RequestID = id
+			e.Partial = &clean
 		}
 	}
-}
-
-// secrets are the values of the configuration that must not show up in errors.
-func (a *Account) secrets() []string {
-	var secrets []string
-	add := func(s string) {
-		if isSecret(s) {
-			secrets = append(secrets, s)
+	switch in := e.Err.(type) { //nolint:errorlint // what the classifier wrapped, and no deeper
+	case nil, llm.Class:
+	case *llm.Error:
+		if in == nil {
+			break
+		}
+		clean := *in
+		if hide(&clean, secrets, late) {
+			e.Err, found = &clean, true
+		}
+	default:
+		text := in.Error()
+		if clean := without(text); clean != text {
+			e.Err = renamed{clean, in}
 		}
 	}
-	add(a.APIKey)
-	for name, values := range a.Header {
-		if !telling(name) {
-			continue
-		}
-		for _, v := range values {
-			add(strings.TrimPrefix(v, "Bearer "))
-		}
-	}
-	return secrets
-}
-
-// telling reports whether the value of a header is a secret by the header's name.
-func telling(name string) bool {
-	name = strings.ToLower(name)
-	for _, mark := range [...]string{"auth", "key", "token", "secret", "cookie"} {
-		if strings.Contains(name, mark) {
-			return true
-		}
-	}
-	return false
-}
-
-// isSecret tells keys from the words that stand in for one where none is needed, such as "ollama", which must not be taken
-// out of messages.
-func isSecret(s string) bool {
-	return len(s) >= 16 || len(s) >= 8 && strings.ContainsAny(s, "0123456789")
-}
-
-func without(s string, secrets []string) string {
-	for _, secret := range secrets {
-		s = strings.ReplaceAll(s, secret, wire.Redacted)
-	}
-	return s
+	return found
 }

@@ -55,8 +55,7 @@ func (c *Call) complete(e *llm.Error, classified func() *llm.Error) error {
 	if c.Ctx.Err() != nil && c.Status >= 200 && c.Status < 300 { // it had begun to answer
 		e.Commit = max(e.Commit, llm.CommitUnknown)
 	}
-	c.conceal(e, c.Secrets)
-	out := classified()
+	out := c.concealed(e, c.Secrets, classified)
 	if out.Evidence.Phase == llm.PhaseUnknown && c.x != nil {
 		out.Evidence.Phase = llm.PhaseSend // a transport that cannot be watched: it may have been sent
 	}
@@ -81,6 +80,5 @@ func (a *Account) AsError(ctx context.Context, err error, read func(e *llm.Error
 // Classified is e, which ended a call of an SDK's client under ctx, with its class and without keys.
 func (a *Account) Classified(ctx context.Context, e *llm.Error) *llm.Error {
 	e.Provider = a.Provider
-	a.conceal(e, nil)
-	return classify.Err(ctx, e)
+	return a.concealed(e, a.recent.all(), func() *llm.Error { return classify.Err(ctx, e) })
 }

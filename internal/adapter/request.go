@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -15,8 +16,9 @@ type Place struct{ Message, Part int }
 // String is the place as the caller wrote it.
 func (p Place) String() string { return fmt.Sprintf("Messages[%d].Parts[%d]", p.Message, p.Part) }
 
-// ModelOf is the model that req asks for, own if it names none. A request without a model or without messages cannot be
-// sent anywhere.
+// ModelOf is the model that req asks for, own if it names none. A request without a model or without messages cannot be sent
+// anywhere, nor one with a tool's message that holds anything but results: APIs without such messages would take the rest for
+// the user's words, the others for a result of no call.
 func ModelOf(req *llm.Request, own string) (model string, _ *llm.Error) {
 	model = req.Model
 	FillIn(&model, own)
@@ -26,7 +28,38 @@ func ModelOf(req *llm.Request, own string) (model string, _ *llm.Error) {
 	case model == "":
 		return model, Invalid("no model is named; set Model of the request, the deployment or the adapter")
 	}
+	for i := range req.Messages {
+		if bad := resultsAlone(&req.Messages[i], i); bad != nil {
+			return model, bad
+		}
+	}
 	return model, nil
+}
+
+// resultsAlone is what is wrong with a tool's message. Parts that are an API's own may be results in its form.
+func resultsAlone(m *llm.Message, i int) *llm.Error {
+	if m.Role != llm.RoleTool {
+		return nil
+	}
+	if len(m.Parts) == 0 {
+		return Invalid("Messages[%d] is a tool's message without a result", i)
+	}
+	for j := range m.Parts {
+		switch kind := m.Parts[j].Kind; kind {
+		case llm.PartText, llm.PartImage, llm.PartFile, llm.PartAudio, llm.PartToolCall, "":
+			return Invalid("%v is of kind %q beside the results of a tool's message, which holds nothing else; "+
+				"put it into a result or into a message of the user's", Place{i, j}, cmp.Or(kind, llm.PartText))
+		}
+	}
+	return nil
+}
+
+// HasCallID is what is wrong with a tool's result for an API that knows results by their calls.
+func HasCallID(r *llm.ToolResult, at Place) *llm.Error {
+	if r.CallID == "" {
+		return Invalid("the tool result %v has no CallID", at)
+	}
+	return nil
 }
 
 // ExtraNames are the keys of Extra that are meant for an API: its own name, then the provider's, which is the more

@@ -1,8 +1,10 @@
 package adapter
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -98,11 +100,63 @@ func (c *Call) Unusable() llm.Class {
 }
 
 // Damaged is the error of a piece that cannot be read. It may have held a part of the answer, which would then have a hole
-// that nobody sees.
+// that nobody sees. One that the end of the input cut is no damage: the error is that of the end. One that began to tell of a
+// failure is evidence of that.
 func (c *Call) Damaged(piece []byte) error {
+	switch {
+	case tellsFailure(piece):
+		return c.InBand(piece)
+	case c.cut != nil:
+		return c.ended(c.cut)
+	}
 	return c.Fail(&llm.Error{
 		Class: c.Unusable(), Message: "an event of the stream is damaged", Evidence: llm.Evidence{Body: wire.Start(piece)},
 	})
+}
+
+// IsContent reports whether a member of an event that has none of its API's fields may hold a part of an answer, as other APIs
+// have it.
+func IsContent(key, value []byte) bool {
+	switch string(key) {
+	case "message": // a text of that name is what failures have
+		return len(value) > 0 && value[0] == '{' && !wire.IsVoid(value)
+	case "choices", "candidates", "content", "content_block", "delta", "parts", "response", "output", "output_text", "text",
+		"tool_calls", "completion", "generated_text":
+		return !wire.IsVoid(value)
+	}
+	return false
+}
+
+// HasContent reports whether an event that has none of its API's fields may hold a part of an answer. It is JSON.
+func HasContent(event []byte) bool {
+	members := wire.Members(event)
+	if members == nil {
+		return !wire.IsVoid(event)
+	}
+	return slices.ContainsFunc(members, func(m wire.Member) bool { return IsContent(m.Key, m.Value) })
+}
+
+// Says reports whether JSON that has none of its API's fields speaks of a failure in a form of its own.
+func Says(event []byte) bool {
+	f := wire.Unwrap(wire.Start(event))
+	return f.Error || f.Message != "" && (f.Code != "" || f.Status >= 400)
+}
+
+// tellsFailure reports whether a piece, which need not be JSON, begins as a failure does.
+func tellsFailure(piece []byte) bool {
+	var s wire.Scan
+	s.Reset(piece)
+	if s.Peek() != '{' {
+		return false
+	}
+	s.Open('{')
+	switch string(s.Key()) {
+	case "error": // some send an empty one with every chunk
+		return !s.Void() || s.Bad()
+	case "type", "object":
+		return string(s.Text()) == "error"
+	}
+	return false
 }
 
 // InBand is the error of an event that reports one.
@@ -112,7 +166,11 @@ func (c *Call) InBand(event []byte) error {
 		ev.Message = f.Message
 		FillIn(&ev.Message, ev.Body)
 	}
-	return c.Fail(&llm.Error{Evidence: ev})
+	e := &llm.Error{Evidence: ev}
+	if c.cut != nil && !wire.IsJSON(event) { // what it would have said is not known to the end
+		e.Err = Plain(inOrder(c.cut))
+	}
+	return c.Fail(e)
 }
 
 // Note keeps what came in a stream and is no part of the answer: it may be evidence if nothing better comes.
@@ -142,6 +200,8 @@ type sse struct {
 	c     *Call
 	in    *wire.SSE
 	event wire.Event
+	lined bool   // events came without framing, one a line
+	hole  []byte // a line that may have been an event
 }
 
 func (s *sse) Next() (err error) {
@@ -149,18 +209,63 @@ func (s *sse) Next() (err error) {
 	return err
 }
 
+// Take takes in an event. An answer does not get whole over a line that may have been an event and lost its framing; until
+// then such lines may turn out to be an error or a page.
 func (s *sse) Take() error {
-	if !s.event.Stray {
-		return s.Event(s.event.Name, s.event.Data)
+	was, _ := s.State()
+	err := s.take()
+	if s.hole == nil || err != nil || was {
+		return err
+	}
+	if is, _ := s.State(); is {
+		return s.c.Damaged(s.hole)
+	}
+	return nil
+}
+
+func (s *sse) take() error {
+	e := &s.event
+	if s.c.cut = e.Cut; e.Cut != nil {
+		s.c.ended = func(err error) error { return s.Ended(inOrder(err)) }
+	}
+	switch {
+	case e.Stray:
+	case keepsAlive(e):
+		return nil
+	default:
+		return s.Event(e.Name, e.Data)
 	}
 	// No event: an error or a page sent where a stream was promised, or JSON a line.
-	if line := s.event.Data; wire.IsObject(line) {
+	line := e.Data
+	if wire.IsObject(line) || e.Cut != nil && line[0] == '{' {
+		s.lined = true
 		return s.Event(nil, line)
-	} else if len(s.c.loose) < wire.MaxBody {
+	}
+	if s.hole == nil && (s.lined || bytes.IndexByte(line, '{') >= 0) {
+		s.hole = bytes.Clone(line)
+	}
+	if len(s.c.loose) < wire.MaxBody {
 		s.c.Note(line)
 		return nil
 	}
 	return s.c.Fail(&llm.Error{Evidence: llm.Evidence{Body: string(s.c.loose)}}) // enough of this
+}
+
+// keepsAlive reports whether an event is one that only shows that the server is still there: data that is blank or an empty
+// value, an event of the name ping without JSON in it, or a comment sent as data. Those are what some gateways make of the
+// comments that they pass on: that of Vertex AI before partners' models ("data: : keepalive",
+// https://github.com/anomalyco/opencode/issues/50871) and Manifest ("data: : OPENROUTER PROCESSING",
+// https://github.com/mnfst/llm-gateway/issues/2053).
+func keepsAlive(e *wire.Event) bool {
+	data, ping := bytes.TrimSpace(e.Data), string(e.Name) == "ping"
+	if len(e.Name) > 0 && !ping {
+		return false
+	}
+	switch string(data) {
+	case "", `""`, "null", "{}", "[]":
+		return true
+	}
+	return data[0] == ':' || ping && !wire.IsJSON(data)
 }
 
 // Ended finds an error that came without framing in what lies about.

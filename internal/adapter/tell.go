@@ -13,6 +13,8 @@ type Teller struct {
 	Sink llm.Sink
 	// N is the number of pieces of content that came, also where nobody is told of them.
 	N int
+	// Lost says that what came may hold content and cannot be read.
+	Lost bool
 
 	parts [llm.DeltaEnd]int // parts of each kind that were told of
 }
@@ -42,6 +44,24 @@ func (t *Teller) Tell(p *Told, d llm.Delta) error {
 
 // Begun reports whether content has come.
 func (t *Teller) Begun() bool { return t.N > 0 }
+
+// A Count is a number of tokens as a provider tells it, perhaps several times. What is 0 or left out does not undo what was told
+// before.
+type Count struct {
+	N int
+	// Odd says that what was told last is no number of tokens, such as a negative one.
+	Odd bool
+}
+
+// Take takes in what is told.
+func (c *Count) Take(raw []byte) {
+	switch n, ok := wire.Count(raw); {
+	case !ok:
+		c.Odd = true
+	case n > 0:
+		c.N, c.Odd = n, false
+	}
+}
 
 // ExtraOf is the Extra of an answer, or of a part, that holds fields under an API's name. nil: they are no JSON.
 func ExtraOf(name string, fields any) map[string]json.RawMessage {

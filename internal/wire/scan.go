@@ -246,9 +246,15 @@ func (s *Scan) hex4() (r rune) {
 	return r
 }
 
-// Num reads a number as a whole one and passes over anything else, which it takes for 0.
+// Num reads a number, also one in a text, as a whole one and passes over anything else, which it takes for 0.
 func (s *Scan) Num() int {
-	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+	if c := s.Peek(); c == '"' {
+		n, err := strconv.Atoi(string(s.str()))
+		if err != nil {
+			return 0
+		}
+		return n
+	} else if c != '-' && (c < '0' || c > '9') {
 		s.Skip()
 		return 0
 	}

@@ -102,3 +102,31 @@ func TestAPatchOfTwoDoesWhatBothDo(t *testing.T) {
 		}
 	}
 }
+
+func TestACountIsNoLessThanNothing(t *testing.T) {
+	for raw, want := range map[string]int{
+		"5": 5, `"5"`: 5, `" 5 "`: 5, "5.9": 5, "1e3": 1000, "0": 0, "-0": 0, "null": 0, "-5": -1, `"-5"`: -1, `"many"`: -1, `""`: -1, "1e99": -1,
+		"{}": -1, "[5]": -1, "true": -1, `"NaN"`: -1, `"Inf"`: -1, "": -1, "1099511627776": 1 << 40, "1099511627777": -1,
+	} {
+		n, ok := Count([]byte(raw))
+		if !ok {
+			if n != 0 {
+				t.Errorf("%s is none and %d", raw, n)
+			}
+			n = -1
+		}
+		if n != want {
+			t.Errorf("%s is %d, want %d", raw, n, want)
+		}
+	}
+}
+
+func TestANumberMayBeAText(t *testing.T) {
+	for raw, want := range map[string]int{`"7"`: 7, `7`: 7, `"x"`: 0, `"-1"`: -1, `[7]`: 0} {
+		var s Scan
+		s.Reset([]byte(raw))
+		if got := s.Num(); got != want || s.Bad() || s.Peek() != 0 {
+			t.Errorf("%s is %d, want %d", raw, got, want)
+		}
+	}
+}

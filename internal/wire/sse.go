@@ -22,12 +22,16 @@ type Event struct {
 	Data []byte
 	// Stray marks a line that is no field of an event stream, such as JSON or HTML sent without framing. Data is the line.
 	Stray bool
+	// Cut is what ended the input before the blank line that ends an event, io.EOF or the reader's error: the event may not be
+	// all there. nil: it is.
+	Cut error
 }
 
 // An SSE reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). It differs from a
 // browser in what a client of models needs: the last event counts even if its final blank line or line feed is missing,
-// since an error often comes so, and lines that are no fields are handed on instead of dropped. It holds at most two
-// events in memory, whatever the server sends.
+// since an error often comes so, and lines that are no fields are handed on instead of dropped, among the lines of an event
+// those with a brace in them, which may be an event that lost its framing. It holds at most two events in memory, whatever the
+// server sends.
 type SSE struct {
 	r   io.Reader
 	max int
@@ -35,6 +39,7 @@ type SSE struct {
 
 	buf        []byte // input; unread is buf[from:to]
 	from, to   int
+	at         int  // where the newest line begins
 	seen       int  // of the unread bytes, those already searched for the end of a line
 	skipLF     bool // the last line ended in CR: an LF that follows belongs to it
 	started    bool // past a byte order mark
@@ -60,7 +65,7 @@ func (s *SSE) Next() (Event, error) {
 		}
 		if !ok { // the end of the input, and the end of what may be an unfinished event
 			if s.lines > 0 {
-				return Event{Name: s.name, Data: s.data}, nil
+				return Event{Name: s.name, Data: s.data, Cut: s.err}, nil
 			}
 			return Event{}, s.err
 		}
@@ -75,10 +80,30 @@ func (s *SSE) Next() (Event, error) {
 		if err != nil {
 			return Event{}, err
 		}
-		if stray {
+		switch cut := s.err != nil && s.from == s.to && !s.ended(); {
+		case !stray, cut && begins(line):
+		case s.lines > 0: // it comes after the event
+			s.from, s.skipLF = s.at, false
+			return Event{Name: s.name, Data: s.data}, nil
+		case cut:
+			return Event{Data: line, Stray: true, Cut: s.err}, nil
+		default:
 			return Event{Data: line, Stray: true}, nil
 		}
 	}
+}
+
+// ended reports whether the newest line has its end.
+func (s *SSE) ended() bool { return s.from > 0 && (s.buf[s.from-1] == '\n' || s.buf[s.from-1] == '\r') }
+
+// begins reports whether a line that was cut may be the beginning of a field.
+func begins(line []byte) bool {
+	for _, name := range [...]string{"data", "event", "retry"} {
+		if len(line) < len(name) && name[:len(line)] == string(line) {
+			return true
+		}
+	}
+	return string(line) == "i"
 }
 
 // field takes in one line that is not blank, and reports one that is no field.
@@ -101,7 +126,7 @@ func (s *SSE) field(line []byte) (stray bool, err error) {
 		s.name = append(s.name[:0], value...)
 	case "", "id", "retry": // a comment, and fields that serve reconnection
 	default:
-		return s.lines == 0, nil
+		return s.lines == 0 || bytes.IndexByte(line, '{') >= 0, nil
 	}
 	return false, nil
 }
@@ -122,6 +147,7 @@ func (s *SSE) line() (line []byte, ok bool, err error) {
 		}
 		if i := end(s.buf[s.from+s.seen : s.to]); i >= 0 {
 			i += s.from + s.seen
+			s.at = s.from
 			line = s.buf[s.from:i]
 			s.skipLF = s.buf[i] == '\r'
 			s.from, s.seen = i+1, 0
@@ -129,6 +155,7 @@ func (s *SSE) line() (line []byte, ok bool, err error) {
 		}
 		s.seen = s.to - s.from
 		if s.err != nil {
+			s.at = s.from
 			line = s.buf[s.from:s.to]
 			s.from, s.seen = s.to, 0
 			return s.first(line), len(line) > 0, nil //nolint:nilerr // Next returns it once all events are out

@@ -52,6 +52,11 @@ func TestSSEReadsEvents(t *testing.T) {
 		{"the last event may end in CR", "data: one\n\ndata: two\r", []string{"|one", "|two"}},
 		{"JSON without framing", `{"error":{"message":"x"}}`, []string{`!{"error":{"message":"x"}}`}},
 		{"HTML without framing", "<html>\n<p>x</p>\n", []string{"!<html>", "!<p>x</p>"}},
+		{"the beginning of a field at the end is nothing", "data: one\n\ndat", []string{"|one"}},
+		{"the beginning of a field after data is nothing", "data: one\neven", []string{"|one"}},
+		{"an unknown field in an event is passed over", "data: one\nfoo: x\ndata: two\n\n", []string{"|one\ntwo"}},
+		{"an event without framing after one", "data: one\n{\"a\":1}\ndata: two\n\n", []string{"|one", `!{"a":1}`, "|two"}},
+		{"an event without framing at the end", "data: one\r\n{\"a\":1}", []string{"|one", `!{"a":1}`}},
 		{"blank lines alone", "\n\n\r\n\n", nil},
 		{"nothing", "", nil},
 	}
@@ -78,6 +83,23 @@ func TestSSEHandsOutWhatCameBeforeABreakAndThenTheBreak(t *testing.T) {
 	got, err := sseAll(in, 0)
 	if want := []string{"|one", `|{"error":1}`}; !slices.Equal(got, want) || !errors.Is(err, broke) {
 		t.Errorf("got %q, %v; want %q, %v", got, err, want, broke)
+	}
+}
+
+func TestSSESaysWhichEventMayNotBeAllThere(t *testing.T) {
+	broke := errors.New("connection reset")
+	for in, cut := range map[string]bool{
+		"data: one\n\n": false, "data: one\r\n\r\n": false, "data: one\n": true, "data: on": true, "<html>": true, "<html>\n": false,
+		"data: one\n<html>": true, `{"a":1}`: true, "data: one\n\n: comm": false, "data: one\n\nevent: x": false,
+	} {
+		s := wire.NewSSE(io.MultiReader(strings.NewReader(in), iotest.ErrReader(broke)), 0)
+		var last wire.Event
+		for e, err := s.Next(); err == nil; e, err = s.Next() {
+			last = e
+		}
+		if errors.Is(last.Cut, broke) != cut {
+			t.Errorf("%q: got %v", in, last.Cut)
+		}
 	}
 }
 

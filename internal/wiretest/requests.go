@@ -111,6 +111,43 @@ func Refuses(t *testing.T, m func(http.HandlerFunc) llm.Caller, refusals []Refus
 	}
 }
 
+func once(t *testing.T, a *API) {
+	for _, h := range []http.HandlerFunc{
+		Says(500, JSON, a.Failure("x")), Says(429, JSON, a.Failure("x"), "Retry-After", "0"), Says(408, JSON, a.Failure("x")),
+		Says(409, JSON, a.Failure("x")), Says(529, JSON, a.Failure("x")), Says(400, JSON, a.Failure("x"), "X-Should-Retry", "true"),
+		HangUp(0, "", ""),
+	} {
+		for _, req := range []*llm.Request{Ask("hi"), Streamed(&llm.Accumulator{})} {
+			s := &Recorder{Next: h}
+			used, next := 0, Client(t)
+			m := a.serve(t, s, Settings{HTTP: &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
+				used++
+				return next.Transport.RoundTrip(r)
+			})}})
+			if _, err := m.Call(t.Context(), req); err == nil || s.Calls() != 1 || used != 1 {
+				t.Errorf("%d requests, the client was used %d times, %v", s.Calls(), used, err)
+			}
+		}
+	}
+}
+
+func resultsAlone(t *testing.T, a *API) {
+	call := Message(llm.RoleAssistant, Call("c", "f", "{}"))
+	for name, parts := range map[string][]llm.Part{
+		"text beside": {Result("c", false, llm.Text("1")), llm.Text("And?")}, "text before": {llm.Text("And?"), Result("c", false)},
+		"text alone": {llm.Text("1")}, "text of no kind": {{Text: "1"}},
+		"an image": {Part(llm.PartImage, llm.Part{URL: "http://h/a.png"})}, "a call": {Call("d", "f", "{}")}, "nothing": nil,
+	} {
+		var s Recorder
+		m := a.serve(t, s.Of(Says(200, JSON, a.Whole)), Settings{})
+		resp, err := m.Call(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hi"), call, Message(llm.RoleTool, parts...)}})
+		e := Failure(t, resp, err)
+		if e.Class != llm.Invalid || !strings.Contains(e.Error(), "Messages[2]") || e.Commit != llm.CommitNone || s.Calls() != 0 {
+			t.Errorf("%s: %v of class %v, commit %v, after %d requests", name, e, e.Class, e.Commit, s.Calls())
+		}
+	}
+}
+
 // BenchStream measures the cost of a delta from the socket, or the memory, to the sink: a part of a whole call.
 func BenchStream(b *testing.B, c llm.Caller) {
 	n := 0

@@ -27,15 +27,23 @@ type Settings struct {
 
 // An API is one provider's wire as the suite needs it.
 type API struct {
-	// New makes a model with a name.
-	New func(Settings) llm.Caller
+	// New makes a model with a name; Config is the configuration that it is made of.
+	New    func(Settings) llm.Caller
+	Config func(Settings) any
 	// Whole is an answer in one piece, Cut the beginning of one.
 	Whole, Cut string
+	// Counted is an answer with counts of input and output as JSON.
+	Counted func(input, output string) string
 	// Kind is the media type of a stream. Silent is its beginning before there is content, perhaps a comment alone; Hel goes on to
 	// the first text, "Hel"; Hello is a whole stream of that text and "lo".
 	Kind, Silent, Hel, Hello string
+	// Damaged are pieces of a stream, and Lost whole answers, that may hold content which cannot be read; Nothing are pieces that
+	// hold none.
+	Damaged, Lost, Nothing []string
 	// Failure is the body of a failure with a message, InBand the event that reports one in a stream.
 	Failure, InBand func(message string) string
+	// Told is the body of a failure that needs no status to be known for one. nil: Failure.
+	Told func(message string) string
 }
 
 func (a *API) serve(t testing.TB, h http.Handler, s Settings) llm.Caller {
@@ -54,15 +62,22 @@ func Test(t *testing.T, a API) {
 		"canceling closes the connection at once":                 cancels,
 		"whose time ran out is told":                              deadlines,
 		"a call that is canceled already sends nothing":           canceledBefore,
+		"tokens are counted from nothing upwards":                 counts,
+		"a tool's message holds results alone":                    resultsAlone,
 		"canceling while it connects sends nothing":               connects,
 		"leaving a loop or a panic closes the connection":         leaves,
 		"a sink that fails ends the call":                         sinks,
 		"phase and commit say how far it got":                     phases,
+		"a stream that is cut anywhere is no damaged one":         cuts,
+		"an answer is whole or says that it is not":               damages,
 		"what fails outside of HTTP is told":                      outside,
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
 		"a failing stream closes its connection":                  inBand,
+		"a failure is told alike in one piece and in a stream":    alike,
 		"no error carries a key":                                  secrets,
+		"a short key is taken out as a word":                      shortKeys,
+		"nothing that is printed has a key":                       prints,
 		"the key is asked for each call":                          keys,
 		"a key that cannot be had ends the call unsent":           noKey,
 		"a call is one request by its own client, whatever fails": once,
@@ -366,24 +381,4 @@ func inBand(t *testing.T, a *API) {
 		t.Errorf("got %v", e)
 	}
 	<-s.Closed
-}
-
-func once(t *testing.T, a *API) {
-	for _, h := range []http.HandlerFunc{
-		Says(500, JSON, a.Failure("x")), Says(429, JSON, a.Failure("x"), "Retry-After", "0"), Says(408, JSON, a.Failure("x")),
-		Says(409, JSON, a.Failure("x")), Says(529, JSON, a.Failure("x")), Says(400, JSON, a.Failure("x"), "X-Should-Retry", "true"),
-		HangUp(0, "", ""),
-	} {
-		for _, req := range []*llm.Request{Ask("hi"), Streamed(&llm.Accumulator{})} {
-			s := &Recorder{Next: h}
-			used, next := 0, Client(t)
-			m := a.serve(t, s, Settings{HTTP: &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
-				used++
-				return next.Transport.RoundTrip(r)
-			})}})
-			if _, err := m.Call(t.Context(), req); err == nil || s.Calls() != 1 || used != 1 {
-				t.Errorf("%d requests, the client was used %d times, %v", s.Calls(), used, err)
-			}
-		}
-	}
 }
