@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/rough"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -187,27 +188,6 @@ func (c *Call) Estimate(told llm.Usage, counted bool, out int) llm.Usage {
 
 // tokens is a rough count of the input.
 func tokens(req *llm.Request) int {
-	n := len(req.System)
-	for i := range req.Messages {
-		n += 16
-		for j := range req.Messages[i].Parts {
-			p := &req.Messages[i].Parts[j]
-			n += len(p.Text)
-			if p.Call != nil {
-				n += len(p.Call.Arguments)
-			}
-			if p.Result != nil {
-				for k := range p.Result.Parts {
-					n += len(p.Result.Parts[k].Text)
-				}
-			}
-			if p.Kind == llm.PartImage || p.Kind == llm.PartFile || p.Kind == llm.PartAudio {
-				n += 4000
-			}
-		}
-	}
-	for i := range req.Tools {
-		n += len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
-	}
-	return (n + 3) / 4
+	bytes, media := rough.Input(req)
+	return (bytes + 4000*media + 3) / 4
 }
