@@ -208,9 +208,9 @@ func (f fault) run(t *testing.T, p pace, over func(*testing.T, *faulty) llm.Call
 	f.check(r, h)
 }
 
-// The faults are survived in real time, twenty times as fast, over sockets.
+// The faults are survived in real time, ten times as fast, over sockets.
 func TestSixteenFaultsOverLoopback(t *testing.T) {
-	p := pace{div: 20, slack: 5 * time.Second}
+	p := pace{div: 10, slack: 5 * time.Second}
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
