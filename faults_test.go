@@ -228,10 +228,12 @@ func TestSixteenFaultsInFakeTime(t *testing.T) {
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f.run(t, pace{div: 1}, func(t *testing.T, provider *faulty) llm.Caller {
-					return model("http://"+provider.name, inMemory(t, provider))
-				})
+				f.run(t, pace{div: 1}, overMemory)
 			})
 		})
 	}
+}
+
+func overMemory(t *testing.T, provider *faulty) llm.Caller {
+	return model("http://"+provider.name, inMemory(t, provider))
 }

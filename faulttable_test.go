@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -22,7 +21,7 @@ const (
 var whole = middleware.CommitConfig{Whole: true}
 
 func faults() []fault {
-	return slices.Concat(refusals(), silences(), breaks(), verdicts(), outage())
+	return slices.Concat(refusals(), silences(), breaks(), verdicts(), []fault{outage(time.Minute, 20, 12)})
 }
 
 // refusals are failures before an answer begins.
@@ -288,50 +287,4 @@ func verdicts() []fault {
 			},
 		},
 	}
-}
-
-// outage is a primary that is down for a minute while calls come every four seconds.
-func outage() []fault {
-	const down, apart, calls = time.Minute, 4 * time.Second, 20
-	return []fault{{
-		name: "15 the primary is down for 60 s, twenty calls 4 s apart",
-		primary: func(x *exchange) {
-			if x.at < down {
-				refuses(http.StatusServiceUnavailable, "down", "")(x)
-				return
-			}
-			isWell(x)
-		},
-		calls: func(r *trial) {
-			var all [calls]heard
-			var wg sync.WaitGroup
-			for i := range calls {
-				wg.Go(func() {
-					<-time.NewTimer(time.Until(r.began.Add(r.pace.of(time.Duration(i) * apart)))).C
-					all[i] = r.call(r.t.Context())
-				})
-			}
-			wg.Wait()
-			var probe *heard // that found the primary well
-			for i := range all {
-				h := all[i]
-				r.sane(h)
-				r.expect(h.err == nil, h, "an answer to each call")
-				byPrimary := h.err == nil && h.resp.Deployment == "primary"
-				if probe == nil && byPrimary {
-					probe = &all[i]
-				}
-				r.expect(byPrimary || probe == nil || h.began < probe.began+probe.took, h, "the primary to serve once it is back")
-			}
-			last := all[calls-1]
-			r.expect(probe != nil && probe.began <= down+30*time.Second, last, "the primary to serve within 30 s of its recovery")
-			asked := 0
-			for _, l := range r.primary.seen() {
-				if l.at < down {
-					asked++
-				}
-			}
-			r.expect(asked <= 12, last, "at most 12 attempts on the primary while it was down, of %d calls", calls)
-		},
-	}}
 }
