@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
-	"github.com/modelchain/llm/adapters/openai"
 	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/middleware"
 )
@@ -153,10 +151,6 @@ func (m *wireModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 }
 
-func model(url string, client *http.Client) llm.Caller {
-	return openai.New(openai.Config{BaseURL: url + "/v1", APIKey: "k", HTTPClient: client})
-}
-
 func TestThreeRateLimitsThenFallbackOverLoopback(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
@@ -189,54 +183,3 @@ func TestThreeRateLimitsThenFallbackThenRestThenProbeOverHTTP(t *testing.T) {
 		})
 	}
 }
-
-// inMemory is a client of h over connections that are no sockets, which synctest can tell to be idle.
-func inMemory(t *testing.T, h http.Handler) *http.Client {
-	l := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	server := &http.Server{Handler: h}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		near, far := net.Pipe()
-		select {
-		case l.conns <- far:
-			return near, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		<-done
-	})
-	return &http.Client{Transport: transport}
-}
-
-type memoryListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *memoryListener) Close() error {
-	close(l.closed)
-	return nil
-}
-
-func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
-
-type memoryAddr struct{}
-
-func (memoryAddr) Network() string { return "memory" }
-func (memoryAddr) String() string  { return "memory" }

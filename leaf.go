@@ -139,11 +139,23 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 		}
 	}
 	if l.tap != nil && l.tap.n == 0 { // a Caller that knows no streams
-		if err := EmitWhole(&Request{Sink: l.tap.sink}, resp); err != nil {
+		if err := l.emit(ctx, resp); err != nil {
 			return nil, err
 		}
 	}
 	return resp, nil
+}
+
+// emit hands out an answer that came in one piece, while the call has time: its reader may be slow.
+func (l *leafCall) emit(ctx context.Context, resp *Response) error {
+	return EmitWhole(&Request{Sink: func(d Delta) error {
+		if l.tap.n > 0 && ctx.Err() != nil {
+			return &Error{
+				RequestID: resp.RequestID, Usage: resp.Usage, Evidence: Evidence{Status: resp.Status}, Err: context.Cause(ctx),
+			}
+		}
+		return l.tap.sink(d)
+	}}, resp)
 }
 
 // usable says what is wrong with an answer that came back whole.

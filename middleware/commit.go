@@ -32,8 +32,9 @@ type CommitConfig struct {
 // at 50 tokens a second; a delta held back costs about 50 ns and its memory, an open window 2 to 3 ns a delta.
 //
 // Calls without a stream pass through. It belongs inside retry and fallback, around attempt_timeout; the limits on an attempt
-// go on while deltas are held back. It never changes, joins or drops a delta of an answer that is given. It panics on
-// negative settings, and on Whole together with others.
+// go on while deltas are held back. A call that ends while its reader takes what was held is handed no more of it. It never
+// changes, joins or drops a delta of an answer that is given. It panics on negative settings, and on Whole together with
+// others.
 func Commit(cfg CommitConfig) llm.Stage {
 	switch {
 	case cfg.Deltas < 0 || cfg.Bytes < 0 || cfg.Wait < 0:
@@ -62,30 +63,38 @@ func (s *commit) Call(ctx context.Context, req *llm.Request) (*llm.Response, err
 	if req == nil || req.Sink == nil {
 		return s.next.Call(ctx, req)
 	}
-	w := &window{Request: *req, next: req.Sink, cfg: &s.cfg}
+	w := &window{Request: *req, ctx: ctx, next: req.Sink, cfg: &s.cfg}
 	w.Sink = w.take
 	resp, err := s.next.Call(ctx, &w.Request)
 	switch {
-	case err != nil && !w.open:
+	case err != nil && !w.begun:
 		return nil, unseen(err)
 	case err != nil || resp == nil || w.open:
 		return resp, err
 	}
+	var e *llm.Error
 	if err := w.flush(); err != nil {
-		return nil, &llm.Error{
-			Class: llm.Canceled, Commit: llm.Committed, Deployment: resp.Deployment, Model: resp.Model, RequestID: resp.RequestID,
-			Message: "the sink failed", Partial: resp, Usage: resp.Usage, Err: err,
-		}
+		e = &llm.Error{Class: llm.Canceled, Message: "the sink failed", Err: err}
+	} else if w.open {
+		return resp, nil
+	} else {
+		e = llm.ContextError(ctx, nil)
 	}
-	return resp, nil
+	e.Commit, e.Deployment, e.Model, e.RequestID, e.Usage = llm.Committed, resp.Deployment, resp.Model, resp.RequestID, resp.Usage
+	if w.begun {
+		e.Partial = resp
+	}
+	return nil, e
 }
 
 // window is the request of a call whose opening is held back.
 type window struct {
 	llm.Request
+	ctx   context.Context //nolint:containedctx // a window is not kept beyond its call
 	next  llm.Sink
 	cfg   *CommitConfig
-	open  bool
+	begun bool // some of what was held is handed out
+	open  bool // all of it is
 	held  []llm.Delta
 	bytes int
 	first time.Time
@@ -97,7 +106,7 @@ func (w *window) take(d llm.Delta) error {
 	}
 	w.held = append(w.held, d)
 	w.bytes += sizeOf(d)
-	if !w.isFull() {
+	if !w.begun && !w.isFull() {
 		return nil
 	}
 	return w.flush()
@@ -124,15 +133,21 @@ func (w *window) isFull() bool {
 	return time.Since(w.first) >= c.Wait
 }
 
+// flush hands out what is held, while the call has time: a slow reader must not keep it beyond its end. What is left then
+// stays held, for a model that comes to its end in time.
 func (w *window) flush() error {
-	w.open = true
-	held := w.held
-	w.held = nil
-	for _, d := range held {
+	for i, d := range w.held {
+		if w.ctx.Err() != nil {
+			w.held = w.held[i:]
+			return nil //nolint:nilerr // who waits for the call learns it from the context
+		}
+		w.begun = true
 		if err := w.next(d); err != nil {
+			w.open, w.held = true, nil
 			return err
 		}
 	}
+	w.begun, w.open, w.held = true, true, nil
 	return nil
 }
 

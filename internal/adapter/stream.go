@@ -31,6 +31,9 @@ func (c *Call) Follow(s Stream) error {
 	for {
 		err := c.next(s)
 		whole, _ := s.State()
+		if err == nil && !whole {
+			err = c.Ctx.Err() // pieces that came together are read without a look at it
+		}
 		if err == nil {
 			if err = s.Take(); err != nil && !c.Late(whole) {
 				return err
