@@ -1,10 +1,10 @@
 package middleware_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
-	"context"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
@@ -38,7 +38,9 @@ func TestHedgeStartsTheNextWhenTheFirstHasNoTokenAfterTheDelay(t *testing.T) {
 				t.Fatalf("%v, %v, %q", resp, err, text)
 			}
 			want := 2 * time.Second
-			if stream { want += time.Second }
+			if stream {
+				want += time.Second
+			}
 			if took := time.Since(start); took != want {
 				t.Errorf("took %v, want %v", took, want)
 			}
@@ -46,4 +48,5 @@ func TestHedgeStartsTheNextWhenTheFirstHasNoTokenAfterTheDelay(t *testing.T) {
 		})
 	}
 }
+
 var _ = context.Background
