@@ -63,7 +63,7 @@ func (c HedgeConfig) withDefaults() HedgeConfig {
 // and if none does that failure is the error.
 //
 // The delay that is learned is measured here, repetitions and commit windows within the first caller included. Where another
-// was faster, the first is noted as having taken until then: if only its fast answers counted, the delay would shrink. Until
+// was faster, the first is noted as having taken the delay: if only its fast answers counted, it would shrink. Until
 // five calls are known no call is hedged, and none while Share is used up. No caller is hedged with that an outer cooldown,
 // deadline or Request.MaxAttempts would refuse, though a hedge may take the attempt that a retry would have had. A request
 // that is ReplayUnsafe is never hedged. Callers of one deployment are called once.

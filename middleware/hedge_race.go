@@ -92,14 +92,12 @@ func (x *race) begin(b *runner, ctx context.Context, r *llm.Request) {
 func (x *race) start(hedges bool) *runner {
 	t := &x.trip
 	t.r, t.gate, t.at = x.r.Branch(x.fork), llm.Enforced{}, x.last
-	if hedges {
-		if !t.hasNext(x.ctx) {
-			return nil
-		}
-		if !x.h.bucket.take() {
-			x.giveWayLater()
-			return nil
-		}
+	if x.running > 0 && !t.hasNext(x.ctx) { // the last to fail enters whom it passes over
+		return nil
+	}
+	if hedges && !x.h.bucket.take() {
+		x.giveWayLater()
+		return nil
 	}
 	ctx := t.move(x.ctx)
 	if ctx == nil {
@@ -217,7 +215,9 @@ func (x *race) claimed(b *runner) bool {
 			x.token = time.Since(x.began)
 		}
 	} else if !x.first.ended {
-		x.h.learn(x.r, x.began, 0)
+		// As if it had come in just now: no less, or the delay would shrink with each hedge, and no more, or it would grow while
+		// the first hangs.
+		x.h.learn(x.r, x.began, x.delay-1)
 	}
 	x.cancelOthers()
 	return true

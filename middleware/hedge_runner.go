@@ -134,6 +134,7 @@ func (x *race) catch() {
 		defer x.mu.Unlock()
 		x.panicked = v
 		x.end()
+		x.cancelOthers() // and the call ends
 	}
 }
 
