@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,9 +83,6 @@ func (x *race) begin(b *runner, ctx context.Context, r *llm.Request) {
 		b.Sink = b.sink
 		b.req = &b.Request
 	}
-	if only := b.route.only; only != nil {
-		x.trip.tried = append(x.trip.tried, only.Name)
-	}
 	x.arm(x.delay, nil)
 }
 
@@ -92,6 +90,11 @@ func (x *race) begin(b *runner, ctx context.Context, r *llm.Request) {
 func (x *race) start(hedges bool) *runner {
 	t := &x.trip
 	t.r, t.gate, t.at = x.r.Branch(x.fork), llm.Enforced{}, x.last
+	for o := x.newest; o != nil; o = o.older { // what runs has been tried too
+		if only := o.route.only; only != nil && !slices.Contains(t.tried, only.Name) {
+			t.tried = append(t.tried, only.Name)
+		}
+	}
 	if x.running > 0 && !t.hasNext(x.ctx) { // the last to fail enters whom it passes over
 		return nil
 	}
