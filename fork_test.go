@@ -24,7 +24,9 @@ func (g *forkGate) Ask(_ context.Context, _ *llm.Request, d *llm.Deployment, _ t
 	return nil
 }
 
-func (g *forkGate) End(_ context.Context, _ *llm.Request, d *llm.Deployment, _ *llm.Attempt) { g.heard[d.Name]++ }
+func (g *forkGate) End(_ context.Context, _ *llm.Request, d *llm.Deployment, _ *llm.Attempt) {
+	g.heard[d.Name]++
+}
 
 func TestABranchPassesTheGatesThatWereInForceAndItsOwn(t *testing.T) {
 	dep := func(name string) *llm.Deployment { return &llm.Deployment{Name: name, Caller: llmtest.Script()} }

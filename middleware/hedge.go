@@ -17,7 +17,8 @@ type HedgeConfig struct {
 	// MinDelay is the least delay that is learned. 0: 50 ms.
 	MinDelay time.Duration
 	// Share is how many of all calls may be hedged, up to 1, and 10 more at once: each call puts a share of a token into a
-	// bucket, and each caller that is called beside another takes a whole one. 0: 0.05.
+	// bucket, and each caller that is called because another is slow takes a whole one. What is called because another failed takes none.
+	// 0: 0.05.
 	Share float64
 	// Estimates knows how long first tokens take: answers that are not streamed under the name of the first caller's first
 	// deployment, streams under that name with ", first token" after it. It is none of a Deadline's, which learns whole answers
@@ -77,7 +78,7 @@ func (c HedgeConfig) withDefaults() HedgeConfig {
 //
 // It belongs where Fallback does, around whole stacks of stages, in its place: Hedge(a, b), or for a last resort that is
 // never hedged with Fallback(Hedge(a, b), c). A Fallback may be one of its callers. A call that is not hedged costs a timer,
-// a context and some 700 bytes more than with Fallback; one that is hedged costs its second attempt, up to Share of all
+// a context and a kilobyte more than with Fallback; one that is hedged costs its second attempt, up to Share of all
 // tokens on top. It never hands out two answers or parts of both, and never calls again once a token was there.
 //
 // It panics with fewer than two callers, on what Fallback panics on, on a Share outside 0 to 1, on negative durations and on
@@ -85,8 +86,8 @@ func (c HedgeConfig) withDefaults() HedgeConfig {
 func Hedge(cfg HedgeConfig, callers ...llm.Caller) llm.Caller {
 	cfg = cfg.withDefaults()
 	if len(callers) < 2 {
-		panic(fmt.Sprintf("llm/middleware: Hedge: there are %d callers; give it another one to call beside the first, or use the first "+
-			"alone", len(callers)))
+		panic(fmt.Sprintf("llm/middleware: Hedge: there are %d callers; give it another one to call beside the first, or use the "+
+			"first alone", len(callers)))
 	}
 	h := &hedge{
 		cfg: cfg, bucket: newHedgeBucket(cfg.Share),

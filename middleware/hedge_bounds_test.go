@@ -148,21 +148,27 @@ func hedgeSpend(t *testing.T, hedged llm.Caller, left int) {
 
 func TestHedgeOneThatCalledNobodyCostsNothing(t *testing.T) {
 	hedgeBoth(t, func(t *testing.T, stream bool) {
+		asked := 0
 		rests := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
+			asked++
 			return nil, req.Skip(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
 		})
-		c := hedgeIn(0, "c")
-		hedged := middleware.Hedge(middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}, fallbackDep("a", hedgeIn(time.Minute, "a")), rests)
+		cfg := middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}
+		hedged := middleware.Hedge(cfg, fallbackDep("a", hedgeIn(time.Minute, "a")), rests)
 		for range 20 {
 			hedgeCall(t.Context(), hedged, stream).want(t, stream, "a", time.Minute)
 		}
-		hedged = middleware.Hedge(middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}, fallbackDep("a", hedgeIn(time.Minute, "a")),
-			rests, fallbackDep("c", c))
+		if asked != 20 {
+			t.Errorf("%d of 20 calls were hedged, as if the tokens had been used", asked)
+		}
+		// Who takes over takes its token too.
+		c := hedgeIn(0, "c")
+		hedged = middleware.Hedge(cfg, fallbackDep("a", hedgeIn(time.Minute, "a")), rests, fallbackDep("c", c))
 		for range 20 {
 			hedgeCall(t.Context(), hedged, stream)
 		}
-		if c.Count() < 9 {
-			t.Errorf("%d hedges, as if those that called nobody had cost some", c.Count())
+		if c.Count() != 10 {
+			t.Errorf("%d of 20 calls were hedged with 10 tokens", c.Count())
 		}
 	})
 }

@@ -151,9 +151,7 @@ func TestHedgeAPanicBesideTheCallIsAFailure(t *testing.T) {
 func hedgeEnds(t *testing.T, c llm.Caller, sink llm.Sink) (how any) {
 	t.Helper()
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		how = "goexit"
 		defer func() {
 			if v := recover(); v != nil {
@@ -164,7 +162,7 @@ func hedgeEnds(t *testing.T, c llm.Caller, sink llm.Sink) (how any) {
 		req.Sink = sink
 		_, err := c.Call(t.Context(), req)
 		how = err
-	}()
+	})
 	wg.Wait()
 	return how
 }

@@ -60,7 +60,7 @@ func (h *hedge) race(ctx context.Context, e *entry, began time.Time, delay time.
 	defer x.leave() // a panic too ends the branches
 	x.mu.Lock()
 	x.first.route = &h.f.routes[0]
-	x.begin(&x.first, e.first, e.r)
+	x.begin(e.first, &x.first, e.r)
 	x.mu.Unlock()
 	x.run(&x.first)
 	x.pump()
@@ -72,7 +72,7 @@ func (h *hedge) race(ctx context.Context, e *entry, began time.Time, delay time.
 }
 
 // begin makes b a branch that runs. x.mu is held.
-func (x *race) begin(b *runner, ctx context.Context, r *llm.Request) {
+func (x *race) begin(ctx context.Context, b *runner, r *llm.Request) {
 	b.race, b.older = x, x.newest
 	x.newest, x.running = b, x.running+1
 	b.ctx.parent = ctx
@@ -111,7 +111,7 @@ func (x *race) start(hedges bool) *runner {
 	}
 	x.last = t.at
 	b := &runner{route: &t.f.routes[t.at], at: t.at, cost: t.cost, hedges: hedges}
-	x.begin(b, ctx, t.r)
+	x.begin(ctx, b, t.r)
 	return b
 }
 
@@ -176,20 +176,24 @@ func (x *race) end() {
 }
 
 // failed decides what follows on the failure of b, which had no token.
-func (x *race) failed(b *runner, err error) *runner {
+func (x *race) failed(b *runner, err error) (next *runner) {
 	m := x.missed(b, err)
-	if b.hedges && !m.called {
-		x.h.bucket.giveBack()
-	}
 	switch {
 	case x.closed:
-		return nil
 	case m.err.Class == llm.Canceled || x.h.f.reactions.of(m.err.Class).Elsewhere == Nowhere:
 		x.final, x.closed = &m, true
-		return nil
+	default:
+		x.trip.standInFor(m)
+		next = x.start(false)
 	}
-	x.trip.standInFor(m)
-	return x.start(false)
+	switch {
+	case !b.hedges || m.called:
+	case next != nil: // has what b left unused
+		next.hedges = true
+	default:
+		x.h.bucket.giveBack()
+	}
+	return next
 }
 
 func (x *race) missed(b *runner, err error) miss {
@@ -282,12 +286,13 @@ func (x *race) outcome() (*llm.Response, error) {
 	case x.final == nil:
 		return nil, t.failure(x.ctx)
 	}
-	var others []miss
+	others := make([]miss, 0, len(t.misses))
 	for i := range t.misses {
 		if m := &t.misses[i]; m.err != x.final.err && m.err.Class != llm.Canceled {
 			others = append(others, *m)
 		}
 	}
-	t.misses = append(others, *x.final)
+	others = append(others, *x.final)
+	t.misses = others
 	return nil, t.withEarlier(x.final.cause)
 }
