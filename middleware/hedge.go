@@ -17,8 +17,8 @@ type HedgeConfig struct {
 	// MinDelay is the least delay that is learned. 0: 50 ms.
 	MinDelay time.Duration
 	// Share is how many of all calls may be hedged, up to 1, and 10 more at once: each call puts a share of a token into a
-	// bucket, and each caller that is called because another is slow takes a whole one. What is called because another failed takes none.
-	// 0: 0.05.
+	// bucket, and each caller that is called because another is slow takes a whole one. What is called because another failed
+	// takes none. 0: 0.05.
 	Share float64
 	// Estimates knows how long first tokens take: answers that are not streamed under the name of the first caller's first
 	// deployment, streams under that name with ", first token" after it. It is none of a Deadline's, which learns whole answers

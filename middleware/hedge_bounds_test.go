@@ -107,6 +107,27 @@ func TestHedgeTheFirstIsTheOneWhoseTimesCount(t *testing.T) {
 	})
 }
 
+func TestHedgeAFirstThatFailedIsNoLoser(t *testing.T) {
+	hedgeBoth(t, func(t *testing.T, stream bool) {
+		known := middleware.NewEstimates(middleware.EstimatesConfig{})
+		for range 5 {
+			known.Learn("a", time.Second)
+			known.Learn("a, first token", time.Second)
+		}
+		hedged := middleware.Hedge(middleware.HedgeConfig{Estimates: known, Share: 1}, fallbackDep("a", llmtest.Script(llmtest.Fail(llm.NotFound))),
+			fallbackDep("b", hedgeHangs()), fallbackDep("c", hedgeIn(time.Minute, "c")))
+		for range 11 {
+			if got := hedgeCall(t.Context(), hedged, stream); got.err != nil || got.took > 2*time.Minute {
+				t.Fatalf("%v after %v", got.err, got.took)
+			}
+			if known.Of("a, first token") == 0 {
+				return // it is forgotten, as nothing new is known of a
+			}
+		}
+		t.Errorf("a, which fails, is taken for one that has a token within %v", known.Of("a"))
+	})
+}
+
 func TestHedgeNeverHedgesMoreThanItsShare(t *testing.T) {
 	for share, want := range map[float64]int{0: 10 + 50, 0.5: 10 + 500, 1: 1000} {
 		hedgeBoth(t, func(t *testing.T, stream bool) {
