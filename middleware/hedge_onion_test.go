@@ -64,3 +64,27 @@ func TestHedgeIsNoFailureInTelemetry(t *testing.T) {
 		})
 	}
 }
+
+func TestHedgeARetryBesideAHedgeIsARetryInTelemetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTelemetryRig(t)
+		a := hedgeLeaf("a", "m", llmtest.Step{Delay: 2 * time.Second, Err: llm.Unavailable}, llmtest.Step{})
+		b := hedgeLeaf("b", "n", llmtest.Step{Hang: true})
+		retried := middleware.Retry(middleware.RetryConfig{}).Wrap(a)
+		hedged := middleware.Hedge(middleware.HedgeConfig{Delay: time.Second}, retried, b)
+		if _, err := r.pipeline(hedged).Call(t.Context(), telemetryAsk()); err != nil {
+			t.Fatal(err)
+		}
+		reasons := map[string]int{}
+		for _, s := range r.named("chat") {
+			for _, kv := range s.Attributes() {
+				if kv.Key == "llm.attempt.reason" {
+					reasons[kv.Value.AsString()]++
+				}
+			}
+		}
+		if reasons["initial"] != 1 || reasons["hedge"] != 1 || reasons["retry"] != 1 {
+			t.Errorf("%v", reasons)
+		}
+	})
+}

@@ -80,6 +80,11 @@ func (m moves) origin(rows []llm.Attempt, i int) (reason string, from *llm.Attem
 	case from == nil:
 		return reasonInitial, nil
 	case from.Skipped == "" && (from.Err == nil || from.Class == llm.Canceled):
+		for j := i - 1; j >= 0; j-- {
+			if b := &rows[j]; b.Skipped == "" && b.Deployment == rows[i].Deployment && b.Err != nil && b.Class != llm.Canceled {
+				return reasonRetry, b // in its own branch
+			}
+		}
 		return reasonHedge, from
 	case !m.same(from, &rows[i]):
 		return reasonFallback, from
