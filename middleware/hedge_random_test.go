@@ -101,9 +101,9 @@ func (w *hedgeWorld) call(t *testing.T, name string, chat llm.Caller) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	left := false
+	var left atomic.Bool
 	if w.IntN(8) == 0 {
-		defer time.AfterFunc(time.Duration(w.IntN(50))*100*time.Millisecond, func() { left = true; cancel() }).Stop()
+		defer time.AfterFunc(time.Duration(w.IntN(50))*100*time.Millisecond, func() { left.Store(true); cancel() }).Stop()
 	}
 	var text strings.Builder
 	full, full2, n, over := errors.New("full"), w.IntN(10) == 0, 0, false
@@ -140,7 +140,7 @@ func (w *hedgeWorld) call(t *testing.T, name string, chat llm.Caller) bool {
 			t.Errorf("%s: streamed %q before %v", name, got, err)
 		case (got != "") != (e.Partial != nil):
 			t.Errorf("%s: streamed %q, but Partial is %v", name, got, e.Partial)
-		case left && e.Class != llm.Canceled && !w.fails:
+		case left.Load() && e.Class != llm.Canceled && !w.fails:
 			t.Errorf("%s: its caller left, and got %v", name, err)
 		}
 	}
