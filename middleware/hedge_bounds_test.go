@@ -299,6 +299,28 @@ func TestHedgeCallersOfOneDeploymentAreCalledOnce(t *testing.T) {
 	})
 }
 
+func TestHedgeADeploymentThatWasNotCalledMayBeReachedAnotherWay(t *testing.T) {
+	hedgeBoth(t, func(t *testing.T, stream bool) {
+		b := fallbackDep("b", hedgeIn(0, "b"))
+		rests := llm.New(llm.Stage{Name: "rests", Wrap: func(llm.Caller) llm.Caller {
+			return llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
+				return nil, r.Skip(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
+			})
+		}})
+		shown := hedgeShown{rests.Then(b), b}
+		all := hedgeAfter(fallbackDep("a", hedgeHangs()), shown, fallbackTo(b, fallbackDep("c", hedgeIn(0, "c"))))
+		hedgeCall(t.Context(), all, stream).want(t, stream, "b", time.Second)
+	})
+}
+
+// hedgeShown is a Caller that shows a deployment beneath.
+type hedgeShown struct {
+	llm.Caller
+	d *llm.Deployment
+}
+
+func (s hedgeShown) Describe() llm.Node { return s.d.Describe() }
+
 func TestHedgeWorksWithinAFallbackAndAroundOne(t *testing.T) {
 	hedgeBoth(t, func(t *testing.T, stream bool) {
 		a := fallbackDep("a", llmtest.Script(llmtest.Step{Delay: 3 * time.Second, Err: llm.Unavailable}))

@@ -91,7 +91,7 @@ func (x *race) start(hedges bool) *runner {
 	t := &x.trip
 	t.r, t.gate, t.at = x.r.Branch(x.fork), llm.Enforced{}, x.last
 	for o := x.newest; o != nil; o = o.older { // what runs has been tried too
-		if only := o.route.only; only != nil && !slices.Contains(t.tried, only.Name) {
+		if only := o.route.only; only != nil && !o.ended && !slices.Contains(t.tried, only.Name) {
 			t.tried = append(t.tried, only.Name)
 		}
 	}

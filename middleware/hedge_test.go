@@ -328,14 +328,20 @@ func TestHedgeTheSinksErrorEndsTheWinner(t *testing.T) {
 
 func TestHedgeABreakOfTheWinnerEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		breaks := llmtest.Step{Delay: time.Second / 2, Err: llm.Unavailable}
+		breaks, gone := llmtest.Step{Delay: time.Second / 2, Err: llm.Unavailable}, false
+		stubborn := hedgeStubborn(time.Minute, &gone)
 		c := hedgeIn(0, "c")
 		for name, all := range map[string]llm.Caller{
 			"the first": hedgeAfter(fallbackDep("a", hedgeSays(breaks, "half")), fallbackDep("c", c)),
 			"the hedge": hedgeAfter(fallbackDep("a", hedgeHangs()), fallbackDep("b", hedgeSays(breaks, "half")), fallbackDep("c", c)),
+			"the hedge, without a pipeline": middleware.Hedge(middleware.HedgeConfig{Delay: time.Second}, fallbackDep("a", stubborn),
+				fallbackDep("b", hedgeSays(breaks, "half"))),
 		} {
 			got := hedgeCall(t.Context(), all, true)
 			e := fallbackError(t, got.err)
+			if len(e.Attempts) == 0 || e.Attempts[len(e.Attempts)-1].Err == nil || len(e.Attempts) != strings.Count(name, "hedge")+1 {
+				t.Errorf("%s: rows %q", name, fallbackRows(e.Attempts))
+			}
 			if e.Class != llm.Interrupted || e.Partial == nil || e.Commit != llm.Committed || got.text != "half" || c.Count() != 0 {
 				t.Errorf("%s: %v, %q, %d calls of c", name, e, got.text, c.Count())
 			}
