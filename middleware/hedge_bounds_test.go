@@ -169,22 +169,22 @@ func hedgeSpend(t *testing.T, hedged llm.Caller, left int) {
 
 func TestHedgeOneThatCalledNobodyCostsNothing(t *testing.T) {
 	hedgeBoth(t, func(t *testing.T, stream bool) {
-		asked := 0
+		asked, slow := 0, hedgeIn(time.Second*3/2, "a") // so short that time puts little into the budget for standing in
 		rests := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
 			asked++
 			return nil, req.Skip(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
 		})
 		cfg := middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}
-		hedged := middleware.Hedge(cfg, fallbackDep("a", hedgeIn(time.Minute, "a")), rests)
+		hedged := middleware.Hedge(cfg, fallbackDep("a", slow), rests)
 		for range 20 {
-			hedgeCall(t.Context(), hedged, stream).want(t, stream, "a", time.Minute)
+			hedgeCall(t.Context(), hedged, stream).want(t, stream, "a", time.Second*3/2)
 		}
 		if asked != 20 {
 			t.Errorf("%d of 20 calls were hedged, as if the tokens had been used", asked)
 		}
 		// Who takes over takes its token too.
 		c := hedgeIn(0, "c")
-		hedged = middleware.Hedge(cfg, fallbackDep("a", hedgeIn(time.Minute, "a")), rests, fallbackDep("c", c))
+		hedged = middleware.Hedge(cfg, fallbackDep("a", slow), rests, fallbackDep("c", c))
 		for range 20 {
 			hedgeCall(t.Context(), hedged, stream)
 		}
@@ -346,9 +346,31 @@ func TestHedgeWorksWithinAFallbackAndAroundOne(t *testing.T) {
 
 // A call that might have been hedged, but for others that took the tokens, must not hang on a silent first.
 func TestHedgeWithoutATokenTheFirstGivesWayInTime(t *testing.T) {
+	released := 0
+	knowsContextsOnly := llm.CallerFunc(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	for _, a := range []llm.Caller{fallbackDep("a", hedgeHangs()), knowsContextsOnly} {
+		hedgeGivesWay(t, a)
+	}
+	// What a context holds is released when its caller is done.
+	synctest.Test(t, func(t *testing.T) {
+		a := llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			context.AfterFunc(ctx, func() { released++ })
+			return hedgeIn(0, "a").Call(ctx, req)
+		})
+		hedgeCall(t.Context(), hedgeAfter(a, knowsContextsOnly), false).want(t, false, "a", 0)
+		if synctest.Wait(); released != 1 {
+			t.Error("the context of the first lives on")
+		}
+	})
+}
+
+func hedgeGivesWay(t *testing.T, a llm.Caller) {
+	t.Helper()
 	hedgeBoth(t, func(t *testing.T, stream bool) {
-		hedged := middleware.Hedge(middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}, fallbackDep("a", hedgeHangs()),
-			fallbackDep("b", hedgeIn(0, "b")))
+		hedged := middleware.Hedge(middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}, a, fallbackDep("b", hedgeIn(0, "b")))
 		hedgeSpend(t, hedged, 1)
 		chat := llm.New(middleware.Deadline(middleware.DeadlineConfig{Total: 20 * time.Second})).Then(hedged)
 		var wg sync.WaitGroup

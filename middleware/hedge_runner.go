@@ -154,9 +154,7 @@ func (x *race) timeIsUp() *runner {
 		return nil
 	}
 	if b := x.givesWay; b != nil {
-		if !b.ended && x.running == 1 {
-			b.ctx.cancel(b.gaveWay)
-		}
+		b.ctx.cancel(b.gaveWay)
 		return nil
 	}
 	b := x.start(true)

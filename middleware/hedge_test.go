@@ -349,6 +349,19 @@ func TestHedgeABreakOfTheWinnerEndsTheCall(t *testing.T) {
 	})
 }
 
+// A Caller that is no Deployment may not say that part of its answer went out.
+func TestHedgeABreakSaysThatSomethingWasHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		breaks := hedgeSays(llmtest.Step{Err: llm.Unavailable}, "half")
+		for name, all := range map[string]llm.Caller{"the first": hedgeAfter(breaks, hedgeHangs()), "the hedge": hedgeAfter(hedgeHangs(), breaks)} {
+			got := hedgeCall(t.Context(), all, true)
+			if e := fallbackError(t, got.err); e.Partial == nil || e.Commit != llm.Committed || got.text != "half" {
+				t.Errorf("%s: %v, Partial %v, Commit %v", name, e, e.Partial, e.Commit)
+			}
+		}
+	})
+}
+
 func TestHedgeACallerWhoLeavesEndsAllBranches(t *testing.T) {
 	hedgeBoth(t, func(t *testing.T, stream bool) {
 		ctx, cancel := context.WithCancel(t.Context())
