@@ -217,10 +217,25 @@ func TestHedgeNeverMakesMoreAttemptsThanTheRequestAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, req := hedgeIn(0, "c"), fallbackAsk()
 		req.MaxAttempts = 2
-		all := hedgeAfter(fallbackDep("a", hedgeIn(time.Minute, "a")), fallbackDep("b", hedgeHangs()), fallbackDep("c", c))
+		all := hedgeAfter(fallbackDep("a", hedgeIn(time.Minute, "a")), fallbackDep("b", hedgeHangs()),
+			fallbackTo(fallbackDep("c", c), fallbackDep("d", c)))
 		resp, err := all.Call(t.Context(), req)
 		if err != nil || resp.Text() != "a" || c.Count() != 0 || fallbackRows(resp.Attempts) != "a b" {
 			t.Errorf("%v, %v; c was called %d times", resp, err, c.Count())
+		}
+	})
+}
+
+func TestHedgeSparesACallerThatStoodInInVain(t *testing.T) {
+	hedgeBoth(t, func(t *testing.T, stream bool) {
+		cfg := middleware.HedgeConfig{Delay: time.Second, Budget: middleware.RetryBudgetConfig{Capacity: 14}}
+		b := llmtest.Script(llmtest.Fail(llm.Unavailable))
+		hedged := middleware.Hedge(cfg, fallbackDep("a", hedgeIn(2*time.Second, "a")), fallbackDep("b", b))
+		for _, want := range []string{"b a", "a", "a"} {
+			got := hedgeCall(t.Context(), llm.New().Then(hedged), stream)
+			if got.want(t, stream, "a", 2*time.Second); fallbackRows(got.resp.Attempts) != want {
+				t.Errorf("rows %q, want %q", fallbackRows(got.resp.Attempts), want)
+			}
 		}
 	})
 }
