@@ -22,6 +22,7 @@ type derived struct {
 	watched *watched                    // whose request this was, before it was derived further
 	do      func(context.Context) error // what a Guard's leaf runs
 	needs   Capabilities                // that a deployment has to declare
+	branch  *gateList                   // the gates of a branch. nil: the call's
 }
 
 func (s scope) extras() derived {
@@ -81,9 +82,7 @@ type call struct {
 	mu    sync.Mutex
 
 	waited atomic.Int64 // since the last attempt, in nanoseconds
-	gates  atomic.Pointer[gateNode]
-	nodes  [3]gateNode  // room for the first gates, so that they need no allocation
-	used   atomic.Int32 // of nodes
+	gates  gateList
 	closed atomic.Bool  // the outermost layer has returned the rows to the caller, whose they are now
 	made   atomic.Int32 // attempts begun
 }

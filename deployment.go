@@ -197,7 +197,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	if e := c.start(r.MaxAttempts, a); e != nil {
 		return nil, r.Skip(d.own(e))
 	}
-	gates := c.gates.Load()
+	gates := r.scope.gates().head.Load()
 	actx, until, e := d.startGates(ctx, r, gates, a)
 	ended := false
 	end := func() []Attempt {

@@ -33,7 +33,7 @@ const (
 	Refused                  // content policy
 	Cooling                  // not tried: the deployment rests
 	Exhausted                // not tried or given up: time, attempts or budget used up
-	Canceled                 // the caller left
+	Canceled                 // the caller left, or another deployment was faster
 	numClasses
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,8 +12,8 @@ import (
 // A stage puts one in force with [Request.Enforce] for as long as it runs. All methods must be safe for concurrent use.
 // Embed [OpenGate] for those not needed.
 //
-// A gate hears of every attempt of its call, also of those that a concurrent branch makes. One that is about some
-// deployments looks at d.
+// A gate hears of every attempt of its call, also of those that a concurrent branch makes, unless the branch keeps its gates
+// to itself (see [Request.Fork]). One that is about some deployments looks at d.
 type Gate interface {
 	// Ask reports whether an attempt at d that starts at that moment, now or later, would be let through. It changes nothing:
 	// a stage asks it before it waits. d is nil where the deployment is not known.
@@ -53,9 +54,56 @@ type gateNode struct {
 	next *gateNode
 }
 
+// gateList is the gates in force for a call, or for a branch of it.
+type gateList struct {
+	head  atomic.Pointer[gateNode]
+	nodes [3]gateNode  // room for the first gates, so that they need no allocation
+	used  atomic.Int32 // of nodes
+}
+
+// gates are those that attempts of s pass. s has a call.
+func (s scope) gates() *gateList {
+	if s.derived != nil && s.derived.branch != nil {
+		return s.derived.branch
+	}
+	return &s.call.gates
+}
+
+// A Fork is a point in a call from which branches begin. It costs nothing.
+type Fork struct{ gates *gateNode }
+
+// Fork notes which gates are in force for r. Whoever is about to make several attempts side by side takes it before the first
+// of them begins, and derives with [Request.Branch] what the others are called with.
+func (r *Request) Fork() Fork {
+	if r == nil || r.scope.call == nil {
+		return Fork{}
+	}
+	return Fork{r.scope.gates().head.Load()}
+}
+
+// Branch derives a request for attempts that run beside others of its call, which began at f. They share the account and pass
+// the gates that were in force then. Gates put in force for the branch hear of it alone, and it passes none of the other
+// branches': one that was let through as the probe of a deployment is not taken for another.
+//
+// r must be Accounted.
+func (r *Request) Branch(f Fork) *Request {
+	d := r.Clone()
+	if d == nil || d.scope.call == nil {
+		return d
+	}
+	b := &struct {
+		derived
+		gateList
+	}{derived: r.scope.extras()}
+	b.head.Store(f.gates)
+	b.branch = &b.gateList
+	d.scope.derived = &b.derived
+	return d
+}
+
 // Enforced is a gate in force.
 type Enforced struct {
-	call *call
+	in   *gateList
 	node *gateNode
 }
 
@@ -68,30 +116,30 @@ func (r *Request) Enforce(g Gate) Enforced {
 	if r == nil || r.scope.call == nil {
 		return Enforced{}
 	}
-	c := r.scope.call
+	in := r.scope.gates()
 	var n *gateNode
-	if i := c.used.Add(1) - 1; i < int32(len(c.nodes)) {
-		n = &c.nodes[i]
+	if i := in.used.Add(1) - 1; i < int32(len(in.nodes)) {
+		n = &in.nodes[i]
 	} else {
 		n = &gateNode{}
 	}
 	n.gate = g
 	for {
-		n.next = c.gates.Load()
-		if c.gates.CompareAndSwap(n.next, n) {
-			return Enforced{c, n}
+		n.next = in.head.Load()
+		if in.head.CompareAndSwap(n.next, n) {
+			return Enforced{in, n}
 		}
 	}
 }
 
 // Lift ends what Enforce began. Attempts under way still tell the gate how they end.
 func (e Enforced) Lift() {
-	if e.call == nil {
+	if e.in == nil {
 		return
 	}
 	for {
-		all := e.call.gates.Load()
-		if e.call.gates.CompareAndSwap(all, without(all, e.node)) {
+		all := e.in.head.Load()
+		if e.in.head.CompareAndSwap(all, without(all, e.node)) {
 			return
 		}
 	}
@@ -118,7 +166,7 @@ func (r *Request) Gates() iter.Seq[Gate] {
 		if r == nil || r.scope.call == nil {
 			return
 		}
-		for n := r.scope.call.gates.Load(); n != nil; n = n.next {
+		for n := r.scope.gates().head.Load(); n != nil; n = n.next {
 			if !yield(n.gate) {
 				return
 			}
@@ -143,11 +191,10 @@ func (r *Request) Ask(ctx context.Context, d *Deployment, at time.Time) error {
 	if r == nil || r.scope.call == nil {
 		return nil
 	}
-	c := r.scope.call
-	if err := c.spent(r.MaxAttempts); err != nil {
+	if err := r.scope.call.spent(r.MaxAttempts); err != nil {
 		return err
 	}
-	for n := c.gates.Load(); n != nil; n = n.next {
+	for n := r.scope.gates().head.Load(); n != nil; n = n.next {
 		if err := n.gate.Ask(ctx, r, d, at); err != nil {
 			return err
 		}

@@ -154,11 +154,7 @@ func (b *timeBudget) End(_ context.Context, _ *llm.Request, d *llm.Deployment, a
 	if a.Err != nil || a.Skipped != "" {
 		return
 	}
-	e := b.cfg.Estimates
-	t, now := e.track(d.Name), a.Start.Add(a.Took).UnixNano()
-	if !t.isFixed() && !t.hasEnough(now) {
-		e.raise(t.add(a.Answering(), now, &e.cfg))
-	}
+	b.cfg.Estimates.learn(d.Name, a.Answering(), a.Start.Add(a.Took).UnixNano())
 }
 
 // keepLastFailure is err with the last real failure of its call in the chain, if the time ran out after one.

@@ -19,6 +19,7 @@
 //   - The token router is outside the fallback: what does not fit goes straight to a list of larger deployments.
 //   - Fallback stands between what concerns the call and what concerns one deployment. Each of its callers keeps stages of
 //     its own, so all retries of one deployment come before the next.
+//   - Hedge takes the place of the fallback, or is one of its callers or has one among its own.
 //   - Cooldown is outside retry: it judges the outcome after the retries, and a resting deployment costs no wait.
 //   - The limiter is inside retry: each attempt takes its own permit.
 //   - Validate is inside retry, so that an unusable answer is asked for again. It sees whole answers only; with a stream

@@ -75,6 +75,13 @@ func (e *Estimates) Learn(deployment string, took time.Duration) {
 	e.raise(e.track(deployment).add(took, time.Now().UnixNano(), &e.cfg))
 }
 
+// learn is Learn for what comes with every call.
+func (e *Estimates) learn(name string, took time.Duration, now int64) {
+	if t := e.track(name); !t.isFixed() && !t.hasEnough(now) {
+		e.raise(t.add(took, now, &e.cfg))
+	}
+}
+
 // longest is an upper bound of all estimates.
 func (e *Estimates) longest() time.Duration { return time.Duration(e.most.Load()) }
 

@@ -64,10 +64,15 @@ type routeConfig struct{ For []llm.Class }
 // It panics without callers, on a nil one, on a Route for a class that moves nowhere, and on a Budget that NewRetryBudget
 // refuses.
 func Fallback(cfg FallbackConfig, callers ...llm.Caller) llm.Caller {
+	return newFallback("Fallback", cfg, callers)
+}
+
+// newFallback panics in the name of a combinator.
+func newFallback(name string, cfg FallbackConfig, callers []llm.Caller) *fallback {
 	if len(callers) == 0 {
-		panic("llm/middleware: Fallback: there are no callers; give it at least one, the preferred first")
+		panic("llm/middleware: " + name + ": there are no callers; give it at least one, the preferred first")
 	}
-	f := &fallback{cfg: cfg, reactions: cfg.Reactions.table(), routes: make([]route, len(callers))}
+	f := &fallback{name: name, cfg: cfg, reactions: cfg.Reactions.table(), routes: make([]route, len(callers))}
 	for i, c := range callers {
 		f.routes[i] = f.newRoute(i, c)
 	}
@@ -83,6 +88,7 @@ func Fallback(cfg FallbackConfig, callers ...llm.Caller) llm.Caller {
 }
 
 type fallback struct {
+	name      string // of the combinator
 	cfg       FallbackConfig
 	reactions *table
 	routes    []route
@@ -117,21 +123,21 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 		rt.Caller, rt.forAll = r.Caller, r.For == nil
 		for _, class := range r.For {
 			if f.reactions.of(class).Elsewhere == Nowhere {
-				panic(fmt.Sprintf("llm/middleware: Fallback: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+
-					"override its row in FallbackConfig.Reactions", i+1, class))
+				panic(fmt.Sprintf("llm/middleware: %s: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+
+					"override its row in %[1]sConfig.Reactions", f.name, i+1, class))
 			}
 			rt.forSet[class] = true
 		}
 	}
 	if isNil(rt.Caller) {
-		panic(fmt.Sprintf("llm/middleware: Fallback: caller %d of %d is nil", i+1, len(f.routes)))
+		panic(fmt.Sprintf("llm/middleware: %s: caller %d of %d is nil", f.name, i+1, len(f.routes)))
 	}
 	rt.node = llm.Describe(c)
 	node := llm.Describe(rt.Caller)
 	rt.label, rt.only, rt.opaque = fmt.Sprintf("caller %d (%s)", i+1, node.Name), only(rt.Caller), isOpaque(node)
 	for d := range node.Deployments() {
 		if d.Name == "" {
-			panic(fmt.Sprintf("llm/middleware: Fallback: a Deployment of caller %d has no Name; give it one", i+1))
+			panic(fmt.Sprintf("llm/middleware: %s: a Deployment of caller %d has no Name; give it one", f.name, i+1))
 		}
 		if rt.first == nil {
 			rt.first = d
@@ -202,26 +208,47 @@ func (f *fallback) Describe() llm.Node {
 }
 
 func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	if req == nil {
-		return nil, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
+	e, err := f.enter(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	r, handed := req.Watch()
-	began := len(r.Attempts())
-	if f.isBeneathItself(ctx, r) {
-		return nil, &llm.Error{Class: llm.Exhausted, Err: errCycle}
-	}
-	first := ctx
-	// Who is called for the first time and knows all that is beneath cannot be in a cycle.
-	if f.routes[0].opaque || began > 0 || r.Made() > 0 {
-		t := &tried{by: f}
-		defer r.Enforce(t).Lift()
-		first = t.mark(ctx)
-	}
-	resp, err := f.call(first, r, handed, &f.routes[0])
+	defer e.gate.Lift()
+	resp, err := f.call(e.first, e.r, e.handed, &f.routes[0])
 	if err == nil {
 		return resp, nil
 	}
-	t := &trip{f: f, r: r, handed: handed, rows: began}
+	return e.goOn(ctx, f, err)
+}
+
+// entry is a call as it comes in.
+type entry struct {
+	r      *llm.Request
+	handed llm.Progress
+	began  int             // rows of the account that were there
+	first  context.Context //nolint:containedctx // for the first route
+	gate   llm.Enforced    // that finds a cycle
+}
+
+func (f *fallback) enter(ctx context.Context, req *llm.Request) (e entry, err error) {
+	if req == nil {
+		return e, &llm.Error{Class: llm.Invalid, Owner: llm.OwnerRequest, Message: "the request is nil"}
+	}
+	e.r, e.handed = req.Watch()
+	e.began, e.first = len(e.r.Attempts()), ctx
+	if f.isBeneathItself(ctx, e.r) {
+		return e, &llm.Error{Class: llm.Exhausted, Err: errCycle}
+	}
+	// Who is called for the first time and knows all that is beneath cannot be in a cycle.
+	if f.routes[0].opaque || e.began > 0 || e.r.Made() > 0 {
+		t := &tried{by: f}
+		e.gate, e.first = e.r.Enforce(t), t.mark(ctx)
+	}
+	return e, nil
+}
+
+// goOn moves a call whose first route failed with err.
+func (e *entry) goOn(ctx context.Context, f *fallback, err error) (*llm.Response, error) {
+	t := &trip{f: f, r: e.r, handed: e.handed, rows: e.began}
 	return t.goOn(ctx, err)
 }
 
@@ -247,7 +274,11 @@ func (f *fallback) call(
 	if rt.next != nil && mayMove(r) {
 		s = newShare(ctx, r, handed, rt, rt.next)
 	}
-	resp, err := s.call(ctx, r, rt.Caller)
+	return orNothing(s.call(ctx, r, rt.Caller))
+}
+
+// orNothing makes a failure of a Caller that returned nothing.
+func orNothing(resp *llm.Response, err error) (*llm.Response, error) {
 	if resp == nil && err == nil {
 		err = &llm.Error{
 			Class: llm.BadOutput, Owner: llm.OwnerTransient, Commit: llm.CommitUnknown,

@@ -172,7 +172,7 @@ func (t *trip) move(ctx context.Context) context.Context {
 	over := t.r.Ask(ctx, nil, time.Now())
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
-		if rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name) {
+		if t.isDone(rt) {
 			continue
 		}
 		why := t.unfit(rt)
@@ -196,6 +196,11 @@ func (t *trip) move(ctx context.Context) context.Context {
 		t.passOver(rt, why)
 	}
 	return nil
+}
+
+// isDone reports whether there is nothing to call rt for.
+func (t *trip) isDone(rt *route) bool {
+	return rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name)
 }
 
 // unfit says why rt does not stand in for the failures so far. nil: it does.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -84,12 +85,19 @@ func (b *RetryBudget) now() int64 { return int64(time.Since(b.start)) }
 // since is empty, no earlier than a full bucket has it.
 func (b *RetryBudget) since(empty, now int64) int64 { return max(empty, now-b.capacity) }
 
+func (b *RetryBudget) cost(after llm.Class) int {
+	if after == llm.RateLimited {
+		return b.cfg.AfterRateLimit
+	}
+	return b.cfg.Cost
+}
+
+// covers reports whether there is enough for a retry after a failure of class c.
+func (b *RetryBudget) covers(c llm.Class) bool { return b.Tokens() >= b.cost(c) }
+
 // withdraw takes what a retry after a failure of class c costs, or says that there is not enough.
 func (b *RetryBudget) withdraw(c llm.Class) (cost int, ok bool) {
-	cost = b.cfg.Cost
-	if c == llm.RateLimited {
-		cost = b.cfg.AfterRateLimit
-	}
+	cost = b.cost(c)
 	for {
 		old, now := b.empty.Load(), b.now()
 		next := b.since(old, now) + int64(cost)*b.token
@@ -122,9 +130,9 @@ func (b *RetryBudget) deposit(tokens int) {
 }
 
 // settle gives back what a retry cost if it was answered: a refusal of the request itself is an answer too, and says
-// nothing about the provider's health.
+// nothing about the provider's health. One that ended because another deployment was faster has had no time to fail.
 func (b *RetryBudget) settle(cost int, err error) {
-	if err == nil || answers(llm.ClassOf(err)) {
+	if err == nil || answers(llm.ClassOf(err)) || errors.Is(err, errFaster) {
 		b.deposit(cost)
 	}
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelchain/llm"
@@ -13,7 +14,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	// OutcomePrimary: the first deployment that the request fits answered at once.
+	// OutcomePrimary: the first deployment that the request fits answered at once, or one called beside it was faster.
 	OutcomePrimary Outcome = "primary_success"
 	// OutcomeRetry: it answered after a failure, without another model.
 	OutcomeRetry Outcome = "retry_recovery"
@@ -79,6 +80,11 @@ func (m moves) origin(rows []llm.Attempt, i int) (reason string, from *llm.Attem
 	case from == nil:
 		return reasonInitial, nil
 	case from.Skipped == "" && (from.Err == nil || from.Class == llm.Canceled):
+		for j := i - 1; j >= 0; j-- {
+			if b := &rows[j]; b.Skipped == "" && b.Deployment == rows[i].Deployment && b.Err != nil && b.Class != llm.Canceled {
+				return reasonRetry, b // in its own branch
+			}
+		}
 		return reasonHedge, from
 	case !m.same(from, &rows[i]):
 		return reasonFallback, from
@@ -109,20 +115,18 @@ func (m moves) outcome(rows []llm.Attempt, resp *llm.Response, err error) Outcom
 		return OutcomeDegraded
 	}
 	var first, served *llm.Attempt
-	failed := false
 	for i := range rows {
 		a := &rows[i]
-		if first == nil && !unfit(a) {
+		if !unfit(a) && a.Class != llm.Canceled && (first == nil || before(a, first)) {
 			first = a
 		}
-		switch {
-		case a.Skipped != "":
-		case a.Err != nil:
-			failed = true
-		case served == nil || a.Deployment == resp.Deployment:
+		if a.Skipped == "" && a.Err == nil && (served == nil || a.Deployment == resp.Deployment) {
 			served = a
 		}
 	}
+	failed := served != nil && slices.ContainsFunc(rows, func(a llm.Attempt) bool {
+		return a.Skipped == "" && a.Err != nil && a.Class != llm.Canceled && a.Index < served.Index
+	})
 	switch {
 	case served == nil: // answered without a provider call
 		return OutcomePrimary
@@ -132,6 +136,15 @@ func (m moves) outcome(rows []llm.Attempt, resp *llm.Response, err error) Outcom
 		return OutcomeRetry
 	}
 	return OutcomePrimary
+}
+
+// before reports whether a was made or passed over before b. Rows are in the order in which attempts ended, which is another
+// one for those side by side.
+func before(a, b *llm.Attempt) bool {
+	if a.Skipped == "" && b.Skipped == "" {
+		return a.Index < b.Index
+	}
+	return a.Start.Before(b.Start)
 }
 
 // callsMade counts the provider calls in an account.
