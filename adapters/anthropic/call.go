@@ -73,6 +73,7 @@ func (c *call) exchange(r *http.Request, next option.MiddlewareNext, key string)
 
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
+	c.answer.Sink = nil
 	if !wire.IsJSON(data) {
 		return nil, c.NoAnswer(data)
 	}

@@ -214,6 +214,22 @@ func TestAFullWindowIsTooLongWithWhatCame(t *testing.T) {
 	}
 }
 
+// What is wrong with an answer stands at its end: one that comes in one piece is looked at before any of it is handed out.
+func TestAnAnswerInOnePieceThatFailsIsNotHandedOut(t *testing.T) {
+	msg := whole(`{"type":"text","text":"Partly"}`, `"stop_reason":"model_context_window_exceeded"`)
+	d := &llm.Deployment{Name: "d", Caller: serve(t, wiretest.Says(200, wiretest.JSON, msg))}
+	acc := &llm.Accumulator{}
+	_, err := d.Call(t.Context(), wiretest.Streamed(acc))
+	if llm.ClassOf(err) != llm.TooLong || acc.Partial() != nil {
+		t.Errorf("%v after %v was handed out", err, acc.Partial())
+	}
+	d.Caller = serve(t, wiretest.Says(200, wiretest.JSON, whole(`{"type":"text","text":"All"}`, `"stop_reason":"end_turn"`)))
+	resp, err := d.Call(t.Context(), wiretest.Streamed(acc))
+	if err != nil || acc.Response().Text() != "All" || resp.Text() != "All" {
+		t.Errorf("%v, %v, %q", resp, err, acc.Response().Text())
+	}
+}
+
 func TestArgumentsCutByTheLimitAreBadOutput(t *testing.T) {
 	body := events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"look","input":{}}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"where\":\"he"}}`,

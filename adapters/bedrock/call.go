@@ -130,6 +130,7 @@ func (c *call) read(resp *http.Response) (*llm.Response, error) {
 
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
+	c.answer.Sink = nil
 	blocks, ok := c.answer.envelope(data)
 	switch {
 	case ok:

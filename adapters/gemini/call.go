@@ -46,6 +46,7 @@ func (c *call) do() (*llm.Response, error) {
 // Whole reads an answer that came in one piece: a response, or the list of the chunks of a stream, which is what the API
 // sends for one where alt=sse got lost on the way.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
+	c.answer.Sink = nil
 	if !wire.IsJSON(data) {
 		return nil, c.NoAnswer(data)
 	}

@@ -38,6 +38,7 @@ func (c *call) do() (*llm.Response, error) {
 
 // Whole reads an answer that came in one piece.
 func (c *call) Whole(data []byte) (*llm.Response, error) {
+	c.answer.sink = nil
 	rest, ok := c.reader.parse(data)
 	if !ok || len(rest) > 0 {
 		return nil, c.NoAnswer(c.reader.quotes(data))

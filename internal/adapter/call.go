@@ -25,7 +25,8 @@ const (
 // An API reads the answers of one API. An adapter's call is one, around the [Call] that it embeds, and keeps what has come.
 // The errors that it returns are those that the Call makes.
 type API interface {
-	// Whole reads an answer that came in one piece, which may also be an error, a page or nothing at all.
+	// Whole reads an answer that came in one piece, which may also be an error, a page or nothing at all. It hands out nothing:
+	// what is wrong with an answer may stand at its end.
 	Whole(data []byte) (*llm.Response, error)
 	// Stream reads one that comes piece by piece, by [Call.Follow] or [Call.Events].
 	Stream(in io.Reader) (*llm.Response, error)
@@ -221,7 +222,14 @@ func (c *Call) ReadWhole(in io.Reader) (*llm.Response, error) {
 	case len(data) > c.Most:
 		return nil, c.TooLarge()
 	}
-	return c.API.Whole(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	resp, err := c.API.Whole(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	if err != nil {
+		return nil, err
+	}
+	if err := llm.EmitWhole(c.Req, resp); err != nil {
+		return nil, c.SinkFailed(err)
+	}
+	return resp, nil
 }
 
 // NoAnswer is the error of what came in one piece in the place of an answer: a failure in whatever form, a page, or nothing.
