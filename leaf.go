@@ -28,44 +28,47 @@ type sinkTap struct {
 	inside bool
 	err    error
 
-	look    int           // the next delta whose reading is timed
+	look    int           // the next delta whose reading is timed, or the one after which the sink failed
+	began   time.Duration // when its reading did, counted from the attempt's start
 	timed   int           // how many were
 	reading time.Duration // what they took
 }
 
 func (s *sinkTap) sink(d Delta) error {
-	if s.err != nil {
+	seldom := s.n == s.look
+	if seldom && s.begin() {
 		return s.err
 	}
-	if s.n == s.look {
-		return s.timedSink(d)
-	}
-	return s.hand(d)
-}
-
-func (s *sinkTap) hand(d Delta) error {
 	s.n++
 	s.inside = true
 	err := s.next(d)
 	s.inside = false
 	if err != nil {
-		s.err = err
+		s.err, s.look = err, s.n
+	}
+	if seldom {
+		s.end()
 	}
 	return err
 }
 
-// timedSink is for the first deltas and then fewer and fewer: a look at the clock costs more than all else that is done with
-// one.
-func (s *sinkTap) timedSink(d Delta) error {
-	began := time.Since(s.a.Start)
+// begin is for the first deltas and then fewer and fewer, which are timed, since a look at the clock costs more than all else
+// that is done with one; and for those that come although the sink has failed, which it reports.
+func (s *sinkTap) begin() (failed bool) {
+	if s.err != nil {
+		return true
+	}
+	s.began = time.Since(s.a.Start)
 	if s.n == 0 {
-		s.a.FirstDelta = began
+		s.a.FirstDelta = s.began
 	}
 	s.look += min(max(s.look, 1), 64)
-	err := s.hand(d)
+	return false
+}
+
+func (s *sinkTap) end() {
 	s.timed++
-	s.reading += time.Since(s.a.Start) - began
-	return err
+	s.reading += time.Since(s.a.Start) - s.began
 }
 
 // read is about how long the reader had, in milliseconds.
