@@ -112,3 +112,35 @@ func TestErrorTextsAreShort(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 }
+
+// A class alone does not say that nothing was sent, and for these it cannot be so.
+func TestAFailureOfUnknownOutcomeIsNotTakenForUnsent(t *testing.T) {
+	for _, err := range []error{
+		llm.Timeout, llm.Stalled, llm.Interrupted, &llm.Error{Class: llm.Timeout},
+		&llm.Error{Class: llm.Timeout, Evidence: llm.Evidence{Phase: llm.PhaseHeaders}},
+	} {
+		d := &llm.Deployment{Name: "d", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, err })}
+		if _, got := d.Call(t.Context(), ask()); llm.AsError(got).Commit != llm.CommitUnknown {
+			t.Errorf("%v: commit %v", err, llm.AsError(got).Commit)
+		}
+	}
+	unsent := &llm.Error{Class: llm.Timeout, Evidence: llm.Evidence{Phase: llm.PhaseConnect}}
+	d := &llm.Deployment{Name: "d", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, unsent })}
+	if _, got := d.Call(t.Context(), ask()); llm.AsError(got).Commit != llm.CommitNone {
+		t.Errorf("while connecting: commit %v", llm.AsError(got).Commit)
+	}
+}
+
+func TestAnEmptyContinuationIsNoEmptyAnswer(t *testing.T) {
+	d := &llm.Deployment{Name: "d", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+		return &llm.Response{Parts: []llm.Part{llm.Text("\n")}, Stop: llm.StopEnd}, nil
+	})}
+	if _, err := d.Call(t.Context(), ask()); !errors.Is(err, llm.BadOutput) {
+		t.Errorf("an answer of a line feed: %v", err)
+	}
+	req := ask()
+	req.Messages = append(req.Messages, llm.Assistant("x = 1"))
+	if _, err := d.Call(t.Context(), req); err != nil {
+		t.Errorf("the rest of one: %v", err)
+	}
+}

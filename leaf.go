@@ -29,8 +29,10 @@ type sinkTap struct {
 	err    error
 
 	look    int           // the next delta whose reading is timed, or the one after which the sink failed
+	from    int           // the last one that was
 	began   time.Duration // when its reading did, counted from the attempt's start
-	timed   int           // how many were
+	stride  int           // how many deltas lie between two that are
+	stands  int           // how many the last one stands for
 	reading time.Duration // what they took
 }
 
@@ -52,32 +54,43 @@ func (s *sinkTap) sink(d Delta) error {
 	return err
 }
 
-// begin is for the first deltas and then fewer and fewer, which are timed, since a look at the clock costs more than all else
-// that is done with one; and for those that come although the sink has failed, which it reports.
+// begin is for the deltas whose reading is timed: each one while they come as slowly as models write, and fewer of those that
+// come faster, since a look at the clock costs more than all else that is done with one. And it is for those that come
+// although the sink has failed, which it reports.
 func (s *sinkTap) begin() (failed bool) {
 	if s.err != nil {
 		return true
 	}
-	s.began = time.Since(s.a.Start)
-	if s.n == 0 {
-		s.a.FirstDelta = s.began
+	const slow = 20 * time.Microsecond
+	now := time.Since(s.a.Start)
+	switch {
+	case s.n == 0:
+		s.a.FirstDelta, s.stride = now, 1
+	case now-s.began > time.Duration(s.n-s.from)*slow:
+		s.stride = 1
+	default:
+		s.stride = min(2*s.stride, 64)
 	}
-	s.look += min(max(s.look, 1), 64)
+	s.stands = max(s.n-s.from, 1)
+	s.from, s.began, s.look = s.n, now, s.n+s.stride
 	return false
 }
 
+// end adds what the reader took. A pause that it made once does not stand for others.
 func (s *sinkTap) end() {
-	s.timed++
-	s.reading += time.Since(s.a.Start) - s.began
+	took := time.Since(s.a.Start) - s.began
+	if took < time.Millisecond {
+		took *= time.Duration(s.stands)
+	}
+	s.reading += took
 }
 
 // read is about how long the reader had, in milliseconds.
 func (s *sinkTap) read() uint32 {
-	if s == nil || s.timed == 0 {
+	if s == nil {
 		return 0
 	}
-	ms := float64(s.reading.Milliseconds()) * float64(s.n) / float64(s.timed)
-	return uint32(min(ms, math.MaxUint32))
+	return uint32(min(s.reading.Milliseconds(), math.MaxUint32))
 }
 
 // handed is the number of deltas that reached the sink.
@@ -137,7 +150,7 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned neither answer nor error"}
 	}
 	if l.req.scope.extras().do == nil {
-		if err := usable(resp); err != nil {
+		if err := usable(resp, l.req); err != nil {
 			return nil, err
 		}
 	}
@@ -162,7 +175,7 @@ func (l *leafCall) emit(ctx context.Context, resp *Response) error {
 }
 
 // usable says what is wrong with an answer that came back whole.
-func usable(resp *Response) error {
+func usable(resp *Response, req *Request) error {
 	bad := func(message string) error {
 		return &Error{
 			Class: BadOutput, Commit: Committed, RequestID: resp.RequestID, Usage: resp.Usage,
@@ -170,7 +183,8 @@ func usable(resp *Response) error {
 		}
 	}
 	content := resp.Refused() || resp.Stop == StopLength ||
-		resp.Stop == StopOther && len(resp.Parts) > 0 // paused: its parts go back as they are, and the model goes on
+		resp.Stop == StopOther && len(resp.Parts) > 0 || // paused: its parts go back as they are, and the model goes on
+		needs(req)&CanPrefill != 0 && resp.Stop == StopEnd // what it was to go on with was all there is
 	for i := range resp.Parts {
 		switch p := &resp.Parts[i]; p.Kind {
 		case PartToolCall:
@@ -197,6 +211,12 @@ func usable(resp *Response) error {
 // failed is err as the error of this attempt, whose gates were these.
 func (l *leafCall) failed(ctx context.Context, gates *gateNode, err error) *Error {
 	e := *l.classified(ctx, gates, err)
+	switch e.Class {
+	case Timeout, Stalled, Interrupted: // of an error that does not say how far it got
+		if e.Commit == CommitNone && e.Evidence.Phase != PhaseConnect {
+			e.Commit = CommitUnknown
+		}
+	}
 	if l.handed() > 0 {
 		if e.Partial == nil {
 			e.Partial = &Response{}

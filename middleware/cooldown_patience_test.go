@@ -134,6 +134,35 @@ func TestCooldownLetsARetryBudgetThatIsUsedUpEndAnOutageNotABlip(t *testing.T) {
 	}
 }
 
+// A writer that flushes after so many deltas, and one that pauses once: the model itself needs 1.2 s.
+func TestDeadlineTellsAModelsTimeFromItsReaders(t *testing.T) {
+	for _, pause := range []struct {
+		every, at int
+		d         time.Duration
+	}{{10, 0, time.Second}, {16, 0, time.Second}, {10, 1, time.Second}, {16, 1, time.Second}, {64, 0, time.Second}, {1000, 15, 20 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			estimates := middleware.NewEstimates(middleware.EstimatesConfig{})
+			step := llmtest.Step{Gap: 10 * time.Millisecond, Text: "x", Deltas: words(120)}
+			chat := deadlineOf(middleware.DeadlineConfig{Total: time.Hour, Estimates: estimates}, fallbackDep("d", llmtest.Script(step)))
+			for range 10 {
+				req, n := fallbackAsk(), 0
+				req.Sink = func(llm.Delta) error {
+					if n++; n%pause.every == pause.at {
+						llmtest.Advance(pause.d)
+					}
+					return nil
+				}
+				if _, err := chat.Call(t.Context(), req); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := estimates.Of("d"); got < 1190*time.Millisecond || got > 1400*time.Millisecond {
+				t.Errorf("pauses of %v after %d deltas mod %d: %v", pause.d, pause.at, pause.every, got)
+			}
+		})
+	}
+}
+
 func TestDeadlineDoesNotTakeASlowReaderForASlowDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		estimates := middleware.NewEstimates(middleware.EstimatesConfig{})

@@ -18,8 +18,8 @@ type DeadlineConfig struct {
 	// MinAttempt is the least time left with which an attempt is begun, whatever is estimated. 0: 50 ms, or a tenth of the time
 	// that the call has if that is less.
 	MinAttempt time.Duration
-	// Reserve is the time that a fallback keeps for the deployment after the one it is trying, or more where that is expected to
-	// need more. 0: a tenth of the time left.
+	// Reserve is the time that a fallback keeps for each deployment after the one it is trying, or more where that is expected
+	// to need more. 0: a tenth of the call's time.
 	Reserve time.Duration
 	// Estimates knows how long answers take. nil: one of its own, which learns from the calls that pass.
 	Estimates *Estimates
@@ -31,7 +31,7 @@ type DeadlineConfig struct {
 //
 // Before each attempt, and before each wait for one, the time left must cover what the deployment is expected to need (see
 // [Estimates]); otherwise that deployment is skipped, so that a fallback goes on to a faster one. A fallback beneath gives
-// each deployment but the last only so much time that the next one still has its share (see DeadlineConfig.Reserve): one
+// each deployment but the last only so much time that those after it still have theirs (see DeadlineConfig.Reserve): one
 // that stays silent is Stalled then, or just out of time where the caller's deadline was the shorter one. Where the time
 // does not suffice for both, the first has it all. A call that runs out of time during or after failures keeps the last
 // of them in its error's chain.
@@ -77,14 +77,11 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	if req == nil {
 		return s.next.Call(ctx, nil)
 	}
-	b, began := &timeBudget{cfg: &s.cfg, least: s.cfg.MinAttempt}, time.Now()
+	b, began := &timeBudget{cfg: &s.cfg, total: s.cfg.Total, scaled: s.scaled}, time.Now()
 	b.whole.end = began.Add(s.cfg.Total)
 	limited := ctx
 	if theirs, ok := ctx.Deadline(); ok && !theirs.After(b.whole.end) {
-		b.whole.end, b.theirs = theirs, true
-		if s.scaled {
-			b.least = min(b.least, theirs.Sub(began)/10)
-		}
+		b.whole.end, b.theirs, b.total = theirs, true, max(theirs.Sub(began), 0)
 	} else {
 		b.whole.parent, b.whole.cause = ctx, s.ranOut
 		limited = &b.whole
@@ -104,31 +101,40 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 type timeBudget struct {
 	llm.OpenGate
 	cfg    *DeadlineConfig
-	least  time.Duration
+	total  time.Duration
 	whole  lazyCtx // its end is that of the call
 	theirs bool    // which is the caller's, so that whole is not used
+	scaled bool    // MinAttempt is a default, and less for a caller with less time
 	taken  atomic.Int32
 	rooms  [2]lazyCtx
+}
+
+// least is the time with which an attempt is begun at all.
+func (b *timeBudget) least() time.Duration {
+	if b.scaled {
+		return min(b.cfg.MinAttempt, b.total/10)
+	}
+	return b.cfg.MinAttempt
 }
 
 // need is the time that an attempt at d must have. What was learned never asks for so much that no call could begin, or
 // it could not be unlearned.
 func (b *timeBudget) need(d *llm.Deployment, at time.Time) time.Duration {
 	if d == nil {
-		return b.least
+		return b.least()
 	}
 	t := b.cfg.Estimates.known(d.Name)
 	expected := t.expects(at, b.cfg.Estimates.cfg.Memory)
 	if !t.isFixed() {
 		expected = min(expected, b.cfg.Total*9/10)
 	}
-	return max(expected, b.least)
+	return max(expected, b.least())
 }
 
 // suffices reports whether an attempt at d that begins at a time would be done in left. Mostly there is more than any
 // deployment needs.
 func (b *timeBudget) suffices(left time.Duration, d *llm.Deployment, at time.Time) bool {
-	return left >= max(b.cfg.Estimates.longest(), b.least) || left >= b.need(d, at)
+	return left >= max(b.cfg.Estimates.longest(), b.least()) || left >= b.need(d, at)
 }
 
 // Ask refuses what would not be done in time.

@@ -251,6 +251,24 @@ func TestDeadlineNeverShutsOutACallWithAllItsTime(t *testing.T) {
 	}
 }
 
+func TestDeadlineKeepsTimeForTheLastOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stack := llm.New(middleware.Retry(middleware.RetryConfig{}), middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{}))
+		var all []llm.Caller
+		for _, name := range []string{"a", "b", "c"} {
+			all = append(all, stack.Then(fallbackDep(name, llmtest.Script(llmtest.Step{Hang: true}))))
+		}
+		all = append(all, stack.Then(fallbackDep("last", llmtest.Script(llmtest.Step{Delay: 2 * time.Second, Text: "from the last"}))))
+		resp, err := deadlineOf(middleware.DeadlineConfig{}, fallbackTo(all...)).Call(t.Context(), fallbackAsk())
+		if err != nil || resp.Text() != "from the last" {
+			t.Fatal(err)
+		}
+		if a := resp.Attempts; a[0].Took != 15*time.Second || a[1].Took != 9*time.Second || a[2].Took != 3*time.Second {
+			t.Errorf("a, b and c had %v, %v and %v", a[0].Took, a[1].Took, a[2].Took)
+		}
+	})
+}
+
 func TestDeadlineLeavesTimeForTheNextDeployment(t *testing.T) {
 	const letGo = 5 * time.Millisecond // what a model takes to notice that its time is over
 	hang := llmtest.Script(llmtest.Step{Hang: true})

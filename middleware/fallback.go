@@ -84,6 +84,11 @@ func newFallback(name string, cfg FallbackConfig, callers []llm.Caller) *fallbac
 			f.routes[i].giveWayTo(next)
 		}
 	}
+	for i := range f.routes {
+		for rt := f.routes[i].next; rt != nil; rt = rt.next {
+			f.routes[i].later = append(f.routes[i].later, rt.first)
+		}
+	}
 	return f
 }
 
@@ -111,6 +116,7 @@ type route struct {
 
 	// What ends its share of the time, so that next has some, by whose deadline it is. next is nil if none would follow.
 	next               *route
+	later              []*llm.Deployment // the first ones beneath next, the one after it, and so on
 	stalled, outOfTime *llm.Error
 }
 
@@ -272,7 +278,7 @@ func (f *fallback) call(
 ) (*llm.Response, error) {
 	var s share
 	if rt.next != nil && mayMove(r) {
-		s = newShare(ctx, r, handed, rt, rt.next)
+		s = newShare(ctx, r, handed, rt)
 	}
 	return orNothing(s.call(ctx, r, rt.Caller))
 }

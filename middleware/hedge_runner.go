@@ -176,7 +176,7 @@ func (x *race) giveWayLater() {
 	if b == nil || x.running != 1 || b.route.next == nil || budget == nil || !ok {
 		return
 	}
-	if at := budget.until(end, b.route.first, b.route.next.first); !at.IsZero() {
+	if at := budget.until(end, b.route.first, b.route.later); !at.IsZero() {
 		b.gaveWay = b.route.stalled
 		if budget.theirs {
 			b.gaveWay = b.route.outOfTime

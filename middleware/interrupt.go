@@ -88,7 +88,7 @@ func (s *interrupt) Call(ctx context.Context, req *llm.Request) (*llm.Response, 
 			return resp, nil
 		}
 	}
-	if t.sinkErr == nil && s.cfg.Notice != "" {
+	if t.sinkErr == nil && s.cfg.Notice != "" && llm.ClassOf(err) != llm.Canceled {
 		t.sinkErr = t.next(llm.Delta{Kind: llm.DeltaNotice, Text: s.cfg.Notice})
 	}
 	return nil, t.broken(err)
@@ -133,27 +133,36 @@ func (t *handedOut) broken(err error) error {
 	if p := e.Partial; p != nil {
 		partial.Model, partial.RequestID, partial.Status, partial.Extra = p.Model, p.RequestID, p.Status, p.Extra
 	}
-	if e.Usage == (llm.Usage{}) {
-		e.Usage = llm.Usage{Output: (len(partial.Text()) + 3) / 4, Estimated: true}
-	}
+	e.Usage = t.usage(e)
 	partial.Deployment, partial.Usage = e.Deployment, e.Usage
 	e.Partial = partial
 	return e
 }
 
+// usage is what the attempt that broke off with e used, as far as known.
+func (t *handedOut) usage(e *llm.Error) llm.Usage {
+	if e.Usage == (llm.Usage{}) {
+		return llm.Usage{Output: t.tokens(), Estimated: true}
+	}
+	return e.Usage
+}
+
+// tokens is about how many tokens of text were handed out.
+func (t *handedOut) tokens() int { return (len(t.acc.Partial().Text()) + 3) / 4 }
+
 // mayGoOn reports whether the answer that broke off with err can be continued.
 func (t *handedOut) mayGoOn(ctx context.Context, err error) bool {
-	c := llm.ClassOf(err)
-	return (c == llm.Interrupted || c == llm.Stalled) && !t.other && !t.ReplayUnsafe && t.sinkErr == nil && ctx.Err() == nil &&
+	return breaks(err) && !t.other && !t.ReplayUnsafe && t.sinkErr == nil && ctx.Err() == nil &&
 		strings.TrimSpace(t.acc.Partial().Text()) != ""
 }
 
 // goOn has the answer continued that broke off with err. The error that it returns is the newest break.
 func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Response, error) {
-	used := llm.AsError(err).Usage
+	used := t.usage(llm.AsError(err))
 	for i := 0; i < s.cfg.Most && t.mayGoOn(ctx, err); i++ {
 		c := s.cfg.Continue[i%len(s.cfg.Continue)]
-		if t.Ask(ctx, only(c), time.Now()) != nil {
+		if denied := t.Ask(ctx, only(c), time.Now()); denied != nil {
+			t.Skip(passedOver(c, denied))
 			continue
 		}
 		so := t.acc.Partial()
@@ -165,12 +174,29 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 		switch {
 		case failure == nil:
 			return t.whole(so, resp, used), nil
-		case t.sinkErr != nil || llm.ClassOf(failure) == llm.Canceled || seam.n > 0:
+		case t.sinkErr != nil || ctx.Err() != nil || seam.n > 0 && breaks(failure):
 			err = failure
 		}
 		used = used.Add(llm.AsError(failure).Usage)
 	}
 	return nil, err
+}
+
+// breaks reports whether err is that of an answer which broke off by itself.
+func breaks(err error) bool {
+	c := llm.ClassOf(err)
+	return c == llm.Interrupted || c == llm.Stalled
+}
+
+// passedOver says that c was not asked to go on, and why.
+func passedOver(c llm.Caller, denied error) *llm.Error {
+	e := llm.CopyError(denied)
+	e.Attempts = nil
+	for d := range llm.Describe(c).Deployments() {
+		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
+		break
+	}
+	return e
 }
 
 // whole is the answer that began with so and was ended by resp.

@@ -11,24 +11,28 @@ import (
 // repeat.
 type seam struct {
 	llm.Request
-	out  *handedOut
-	so   string // the text so far
-	sent string // so without the space at its end, which some providers refuse
-	n    int    // deltas received
+	out *handedOut
+	so  string // the text so far
+	n   int    // deltas received
 
 	held    strings.Builder
+	at      int // where in so the words held were found last; what is before does not begin with them
 	decided bool
 	// Where the parts of the continuation go: after those that the answer has.
 	text      int
 	reasoning int
 }
 
-// A repetition shorter than this may be chance.
-const leastRepeated = 24
+// A repetition of less may be chance, or meant.
+const (
+	leastAll   = 12 // of all of the text
+	leastBytes = 24 // of its end
+	leastWords = 12 // of its end, if that is three words and more
+	mostEnd    = 4096
+)
 
 func newSeam(out *handedOut, so *llm.Response) *seam {
 	s := &seam{Request: out.Request, out: out, so: so.Text(), text: out.text}
-	s.sent = strings.TrimRight(s.so, " \t\r\n")
 	for i := range so.Parts {
 		if so.Parts[i].Kind == llm.PartReasoning {
 			s.reasoning++
@@ -44,11 +48,14 @@ func (s *seam) request() *llm.Request {
 		last.Parts, messages = slices.Clone(messages[n].Parts), messages[:n]
 	}
 	if n := len(last.Parts) - 1; n >= 0 && last.Parts[n].Kind == llm.PartText {
-		last.Parts[n].Text += s.sent
+		last.Parts[n].Text += s.so
 	} else {
-		last.Parts = append(last.Parts, llm.Text(s.sent))
+		last.Parts = append(last.Parts, llm.Text(s.so))
 	}
 	r := s.Require(llm.CanPrefill)
+	if r.MaxTokens > 0 {
+		r.MaxTokens = max(r.MaxTokens-s.out.tokens(), 1)
+	}
 	r.Messages = append(slices.Clip(messages), last)
 	r.Sink = s.take
 	return r
@@ -81,36 +88,71 @@ func (s *seam) decide(last bool) error {
 		return nil
 	}
 	words := s.held.String()
-	cut, open := repeated(s.so, s.sent, words)
-	if open && !last {
+	if !last && s.mayBeRepeating(words) {
 		return nil
 	}
 	s.decided = true
-	if words = words[cut:]; words == "" {
+	if words = words[repeated(s.so, words):]; words == "" {
 		return nil
 	}
 	return s.out.take(llm.Delta{Text: words, Index: s.text})
 }
 
-// repeated is how many bytes at the beginning of words are at the end of so already. open says that more words may tell
-// otherwise. sent is what the continuation was asked to go on with: so without the space at its end, which may come again.
-func repeated(so, sent, words string) (cut int, open bool) {
-	for k := len(so); k > 0; k-- {
+// mayBeRepeating reports whether words are somewhere in the text so far with more behind them, or are but space that it ends
+// in.
+func (s *seam) mayBeRepeating(words string) bool {
+	i := strings.Index(s.so[s.at:], words)
+	if i < 0 {
+		return false
+	}
+	s.at += i
+	return s.at+len(words) < len(s.so) || strings.TrimSpace(words) == ""
+}
+
+// repeated is how many bytes at the beginning of words are at the end of so already. The space at the end of so may come
+// again or not: some providers do not take it.
+func repeated(so, words string) int {
+	sent := strings.TrimRight(so, " \t\r\n")
+	again := len(sent) >= leastAll && strings.HasPrefix(words, sent) && !isPeriodic(so)
+	if again && strings.HasPrefix(words, so) {
+		return len(so)
+	}
+	if k := overlap(so, words); k > 0 {
+		return k
+	}
+	cut := 0
+	if again {
+		cut = len(sent)
+	}
+	for space := so[len(sent):]; space != "" && cut < len(words) && words[cut] == space[0]; space = space[1:] {
+		cut++
+	}
+	return cut
+}
+
+// overlap is the longest end of so that words begin with, if it is no chance and does not repeat itself: then it may well be
+// meant once more.
+func overlap(so, words string) int {
+	for k := min(len(so), len(words), mostEnd); k >= leastWords; k-- {
 		end := so[len(so)-k:]
-		if k > len(words) {
-			open = open || strings.HasPrefix(end, words)
-		} else if (k >= leastRepeated || k == len(so)) && strings.HasPrefix(words, end) {
-			return k, open
+		if !strings.HasPrefix(words, end) {
+			continue
+		}
+		fromWord := k == len(so) || so[len(so)-k-1] == ' ' || so[len(so)-k-1] == '\n' || end[0] == ' '
+		if isPeriodic(end) || k < leastBytes && !(fromWord && len(strings.Fields(end)) >= 3) {
+			return 0
+		}
+		return k
+	}
+	return 0
+}
+
+// isPeriodic reports whether s is one piece at least twice, of which the last may be cut.
+func isPeriodic(s string) bool {
+	for p := 1; p <= len(s)/2; p++ {
+		if s[p:] == s[:len(s)-p] {
+			return true
 		}
 	}
-	for k := len(sent); k > 0 && cut == 0; k-- {
-		if (k >= leastRepeated || k == len(sent)) && strings.HasPrefix(words, sent[len(sent)-k:]) {
-			cut = k
-		}
-	}
-	space := so[len(sent):]
-	for space != "" && cut < len(words) && words[cut] == space[0] {
-		cut, space = cut+1, space[1:]
-	}
-	return cut, open || space != "" && cut == len(words)
+	return false
 }

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,27 +87,34 @@ func TestInterruptSendsANoticeThatIsNoPartOfTheAnswer(t *testing.T) {
 	}
 }
 
+const rowOfZeros = "| 0 | 0 | 0 | 0 | 0 | 0 |\n"
+
 func TestInterruptContinuesFromTheExactText(t *testing.T) {
 	for name, test := range map[string]struct {
 		first     []string
 		more      []string
-		sent      string // as the beginning of the answer
 		whole     string
 		reasoning bool
 	}{
-		"the rest alone":                    {[]string{"The quick ", "brown"}, []string{" fox", " jumps."}, "The quick brown", "The quick brown fox jumps.", false},
-		"in the middle of a word":           {[]string{"The qui"}, []string{"ck brown fox."}, "The qui", "The quick brown fox.", false},
-		"space at the end, which comes":     {[]string{"The quick "}, []string{" brown"}, "The quick", "The quick brown", false},
-		"space at the end, which does not":  {[]string{"The quick "}, []string{"brown"}, "The quick", "The quick brown", false},
-		"some of the space comes":           {[]string{"One.\n\n"}, []string{"\n", "\nTwo."}, "One.", "One.\n\nTwo.", false},
-		"less of the space comes":           {[]string{"One.\n\n"}, []string{"\n", "Two."}, "One.", "One.\n\nTwo.", false},
-		"all of it again":                   {[]string{"It was a dark and ", "stormy night"}, []string{"It was a ", "dark and stormy night", "; the rain fell."}, "It was a dark and stormy night", "It was a dark and stormy night; the rain fell.", false},
-		"all of it again, with other space": {[]string{"It was a dark and stormy "}, []string{"It was a dark and stormy", " night."}, "It was a dark and stormy", "It was a dark and stormy night.", false},
-		"its last sentence again":           {[]string{"Rain. It was a dark and stormy night"}, []string{"It was a dark", " and stormy night; so."}, "Rain. It was a dark and stormy night", "Rain. It was a dark and stormy night; so.", false},
-		"a word again, which may be meant":  {[]string{"It was very"}, []string{" very good, very"}, "It was very", "It was very very good, very", false},
-		"a beginning like the text's":       {[]string{"Ha ha"}, []string{"Ha", "!"}, "Ha ha", "Ha haHa!", false},
-		"nothing more":                      {[]string{"The end."}, nil, "The end.", "The end.", false},
-		"after reasoning":                   {[]string{"The quick "}, []string{"brown"}, "The quick", "The quick brown", true},
+		"the rest alone":                    {[]string{"The quick ", "brown"}, []string{" fox", " jumps."}, "The quick brown fox jumps.", false},
+		"in the middle of a word":           {[]string{"The qui"}, []string{"ck brown fox."}, "The quick brown fox.", false},
+		"space at the end, which comes":     {[]string{"The quick "}, []string{" brown"}, "The quick brown", false},
+		"space at the end, which does not":  {[]string{"The quick "}, []string{"brown"}, "The quick brown", false},
+		"some of the space comes":           {[]string{"One.\n\n"}, []string{"\n", "\nTwo."}, "One.\n\nTwo.", false},
+		"less of the space comes":           {[]string{"One.\n\n"}, []string{"\n", "Two."}, "One.\n\nTwo.", false},
+		"all of it again":                   {[]string{"It was a dark and ", "stormy night"}, []string{"It was a ", "dark and stormy night", "; the rain fell."}, "It was a dark and stormy night; the rain fell.", false},
+		"all of it again, with other space": {[]string{"It was a dark and stormy "}, []string{"It was a dark and stormy", " night."}, "It was a dark and stormy night.", false},
+		"its last sentence again":           {[]string{"Rain. It was a dark and stormy night"}, []string{"It was a dark", " and stormy night; so."}, "Rain. It was a dark and stormy night; so.", false},
+		"a word again, which may be meant":  {[]string{"It was very"}, []string{" very good, very"}, "It was very very good, very", false},
+		"a beginning like the text's":       {[]string{"Ha ha"}, []string{"Ha", "!"}, "Ha haHa!", false},
+		"a sign again, which is meant":      {[]string{"*"}, []string{"*bold** words"}, "**bold** words", false},
+		"a fence":                           {[]string{"`"}, []string{"``", "json"}, "```json", false},
+		"a number":                          {[]string{"1"}, []string{"10 apples"}, "110 apples", false},
+		"rows that are all the same":        {[]string{"Rows:\n", rowOfZeros, rowOfZeros}, []string{rowOfZeros, rowOfZeros + "Done."}, "Rows:\n" + strings.Repeat(rowOfZeros, 4) + "Done.", false},
+		"four words again":                  {[]string{"The quick brown fox jumps over the lazy"}, []string{"jumps over", " the lazy dog."}, "The quick brown fox jumps over the lazy dog.", false},
+		"a line feed alone":                 {[]string{"x = 1"}, []string{"\n"}, "x = 1\n", false},
+		"nothing more":                      {[]string{"The end."}, nil, "The end.", false},
+		"after reasoning":                   {[]string{"The quick "}, []string{"brown"}, "The quick brown", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := cut(test.first...)
@@ -132,7 +140,7 @@ func TestInterruptContinuesFromTheExactText(t *testing.T) {
 				t.Errorf("%+v", resp)
 			}
 			asked := other.Calls()[0].Request.Messages
-			if last := asked[len(asked)-1]; last.Role != llm.RoleAssistant || last.Parts[0].Text != test.sent || len(asked) != 2 {
+			if last := asked[len(asked)-1]; last.Role != llm.RoleAssistant || last.Parts[0].Text != strings.Join(test.first, "") || len(asked) != 2 {
 				t.Errorf("it was asked to go on with %+v", asked)
 			}
 		})
@@ -194,6 +202,7 @@ func TestInterruptNeverBlamesAContinuation(t *testing.T) {
 		"a refused prefix": status(llm.Invalid, 400, "the conversation must end with a user message"),
 		"an outage":        llm.Unavailable,
 		"a rest":           llm.Cooling,
+		"a failed check":   llm.BadOutput,
 	} {
 		other, r := llmtest.Script(llmtest.Fail(failure)), &reader{}
 		chat := interrupted(middleware.InterruptConfig{Continue: []llm.Caller{prefill("f", other)}}, llmtest.Script(cut("Hello")))
@@ -202,6 +211,65 @@ func TestInterruptNeverBlamesAContinuation(t *testing.T) {
 		if e.Class != llm.Interrupted || e.Deployment != "p" || e.Partial.Text() != "Hello" || len(e.Attempts) != 2 || r.text != "Hello" {
 			t.Errorf("%s: %v, partial %q, %d attempts", name, err, e.Partial.Text(), len(e.Attempts))
 		}
+	}
+}
+
+func TestInterruptKeepsWithinTheTokensAndSaysWhatIsEstimated(t *testing.T) {
+	broken := cut(strings.Repeat("word ", 80)) // about 100 tokens
+	broken.Err = llm.Unavailable
+	other, r := llmtest.Script(says("!")), &reader{}
+	chat := interrupted(middleware.InterruptConfig{Continue: []llm.Caller{prefill("f", other)}}, llmtest.Script(broken))
+	req := r.ask()
+	req.MaxTokens = 150
+	resp, err := chat.Call(t.Context(), req)
+	if err != nil || resp.Usage != (llm.Usage{Input: 20, Output: 105, Estimated: true}) {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	if got := other.Calls()[0].Request.MaxTokens; got != 50 || req.MaxTokens != 150 {
+		t.Errorf("100 of 150 tokens are out, and it is asked for %d more", got)
+	}
+}
+
+func TestInterruptListsWhoWasNotAskedToGoOn(t *testing.T) {
+	r := &reader{}
+	req := r.ask()
+	req.MaxAttempts = 1
+	chat := interrupted(middleware.InterruptConfig{Continue: []llm.Caller{prefill("f", llmtest.Script())}}, llmtest.Script(cut("Hello")))
+	_, err := chat.Call(t.Context(), req)
+	if rows := llm.AsError(err).Attempts; len(rows) != 2 || rows[1].Deployment != "f" || !strings.Contains(rows[1].Skipped, "1 of 1 attempts") {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestInterruptSaysNothingToWhoLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		r := &reader{}
+		hang := llmtest.Step{Deltas: []llm.Delta{{Text: "one"}}, Hang: true}
+		_, err := interrupted(middleware.InterruptConfig{Notice: "[lost]"}, llmtest.Script(hang)).Call(ctx, r.ask())
+		if llm.ClassOf(err) != llm.Canceled || r.text != "one" {
+			t.Errorf("%v, %q", err, r.text)
+		}
+	})
+}
+
+// The seam reads each piece about once: work that grows with the square of the text would take minutes here.
+func TestInterruptTakesAWholeTextAgainInPieces(t *testing.T) {
+	var b strings.Builder
+	for random := rand.New(rand.NewPCG(1, 2)); b.Len() < 100_000; {
+		b.WriteString([]string{"the ", "fox ", "a ", "jumps ", "to ", "over "}[random.IntN(6)])
+	}
+	text, again := b.String(), llmtest.Step{}
+	for i := 0; i < len(text); i += 4 {
+		again.Deltas = append(again.Deltas, llm.Delta{Text: text[i:min(i+4, len(text))]})
+	}
+	again.Deltas = append(again.Deltas, llm.Delta{Text: "End."})
+	r := &reader{}
+	chat := interrupted(middleware.InterruptConfig{Continue: []llm.Caller{prefill("f", llmtest.Script(again))}}, llmtest.Script(cut(text)))
+	resp, err := chat.Call(t.Context(), r.ask())
+	if err != nil || r.text != text+"End." || resp.Text() != r.text {
+		t.Errorf("%d bytes of %d, %v", len(r.text), len(text)+4, err)
 	}
 }
 

@@ -244,6 +244,9 @@ func delivered(err error) error {
 // uncertain is err of a request that acts on the world, and says why it was not repeated.
 func uncertain(err error) error {
 	e := llm.CopyError(err)
+	if strings.HasSuffix(e.Message, "so it is not sent again") { // said by a stage inside
+		return e
+	}
 	why := "outcome unknown, the provider may have acted on the request, so it is not sent again"
 	if e.Commit == llm.Committed {
 		why = "the provider has acted on the request, so it is not sent again"

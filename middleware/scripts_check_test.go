@@ -229,7 +229,7 @@ func (s *script) wrongError(o *outcome) (wrong []string) {
 		if want := o.sum.Partial(); e.Partial != nil && want != nil && !sameParts(want, e.Partial) {
 			wrong = append(wrong, fmt.Sprintf("the partial answer is %+v, what was handed out adds up to %+v", e.Partial.Parts, want.Parts))
 		}
-		if (s.notice != "" && !o.refused) != (len(o.notices) == 1) {
+		if (s.notice != "" && !o.refused && e.Class != llm.Canceled) != (len(o.notices) == 1) {
 			wrong = append(wrong, fmt.Sprintf("the notices are %q", o.notices))
 		}
 	}

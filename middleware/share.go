@@ -18,23 +18,36 @@ func timeBudgetOf(r *llm.Request) *timeBudget {
 	return nil
 }
 
-// until is when d has to give way to next, for a call that has time until end. Zero: there is no time for both.
-func (b *timeBudget) until(end time.Time, d, next *llm.Deployment) time.Time {
+// until is when d has to give way to those that come later, for a call that has time until end. Zero: there is no time for
+// it and the next one.
+func (b *timeBudget) until(end time.Time, d *llm.Deployment, later []*llm.Deployment) time.Time {
 	left := time.Until(end)
-	now, keep := end.Add(-left), b.cfg.Reserve
-	if keep == 0 {
-		keep = left / 10
+	now, keep := end.Add(-left), time.Duration(0)
+	for _, l := range later {
+		keep += b.slice(l, now)
 	}
-	// More than it needs, for it is asked only when d has let go, and what is missing then keeps it from being tried at all.
-	const toLetGo = 10 * time.Millisecond
-	if !b.suffices(keep-keep/9-toLetGo, next, now) {
-		need := b.need(next, now)
-		keep = need + need/8 + toLetGo
+	if len(later) > 1 && !b.suffices(left-keep, d, now) {
+		keep = b.slice(later[0], now)
 	}
 	if !b.suffices(left-keep, d, now) {
 		return time.Time{}
 	}
 	return end.Add(-keep)
+}
+
+// slice is the time that is kept for d: more than it needs, for it is asked only when the one before has let go, and what is
+// missing then keeps it from being tried at all.
+func (b *timeBudget) slice(d *llm.Deployment, now time.Time) time.Duration {
+	const toLetGo = 10 * time.Millisecond
+	keep := b.cfg.Reserve
+	if keep == 0 {
+		keep = b.total / 10
+	}
+	if !b.suffices(keep-keep/9-toLetGo, d, now) {
+		need := b.need(d, now)
+		keep = need + need/8 + toLetGo
+	}
+	return keep
 }
 
 // room is where a limit within the call's is put: a call that is answered by its first deployment allocates none.
@@ -54,9 +67,9 @@ type share struct {
 	timer *time.Timer // of a stream
 }
 
-// newShare is the share of rt, which comes before next, in the call r under ctx, whose caller was handed so much. Without
+// newShare is the share of rt, before those that come later, in the call r under ctx, whose caller was handed so much. Without
 // a deadline, or without time for both, there is none and nothing is limited.
-func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt, next *route) share {
+func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt *route) share {
 	b := timeBudgetOf(r)
 	if b == nil {
 		return share{}
@@ -65,7 +78,7 @@ func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt, next
 	if !ok {
 		return share{}
 	}
-	at := b.until(end, rt.first, next.first)
+	at := b.until(end, rt.first, rt.later)
 	if at.IsZero() {
 		return share{}
 	}
