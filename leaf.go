@@ -236,6 +236,9 @@ func (l *leafCall) failed(ctx context.Context, gates *gateNode, err error) *Erro
 // classified may return err's own *Error, which must not be written to.
 func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *Error {
 	if sinkErr := l.sinkErr(); sinkErr != nil {
+		if limit := LimitOf(ctx); limit != nil && errors.Is(sinkErr, limit) { // a stage's sink that only says so
+			return ContextError(ctx, err)
+		}
 		e := CopyError(err)
 		e.Class, e.Owner, e.Message, e.Err = Canceled, OwnerUnknown, "the sink failed", sinkErr
 		return e

@@ -29,7 +29,8 @@ type InterruptConfig struct {
 // complete, and Usage what was used so far, Estimated where the provider did not say. With Notice the reader is handedOut too.
 //
 // With Continue another attempt goes on from the exact text so far, as the beginning of the assistant's answer. The seam is
-// checked: what the continuation repeats of the text so far is taken off, if it is more than chance. The Response is the
+// checked: what the continuation repeats of the text so far is taken off, if it is more than chance: all of it from 12 bytes
+// on, its end from 24 bytes on or from 12 in three words, unless it repeats itself and so may be meant. The Response is the
 // whole answer, Continued, with the usage of all its attempts. Nothing is continued within or after a tool call or a
 // refusal, before the first word of text, for a request that is ReplayUnsafe, or without time and attempts left; and only
 // what broke off by itself (Interrupted, Stalled). If no continuation succeeds, the break is the caller's error, never what a

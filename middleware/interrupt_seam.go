@@ -139,7 +139,7 @@ func overlap(so, words string) int {
 			continue
 		}
 		fromWord := k == len(so) || so[len(so)-k-1] == ' ' || so[len(so)-k-1] == '\n' || end[0] == ' '
-		if isPeriodic(end) || k < leastBytes && !(fromWord && len(strings.Fields(end)) >= 3) {
+		if isPeriodic(end) || k < leastBytes && (!fromWord || len(strings.Fields(end)) < 3) {
 			return 0
 		}
 		return k

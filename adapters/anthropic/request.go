@@ -58,6 +58,7 @@ func (m *Model) extraNames() []string { return adapter.ExtraNames(extraName, m.c
 // nowhere else. Neighbours of one role become one turn, as the API would have them, so that the results of parallel calls
 // follow their calls together.
 func (m *Model) messages(p *sdk.MessageNewParams, req *llm.Request) *llm.Error {
+	req = adapter.Prefill(req)
 	if req.System != "" {
 		p.System = append(p.System, sdk.TextBlockParam{Text: req.System})
 	}

@@ -93,6 +93,7 @@ func (m *Model) extraNames() []string { return adapter.ExtraNames(extraName, m.c
 // nowhere else. Neighbours of one role become one turn, as the API demands turns that alternate, so that the results of
 // parallel calls follow their calls together.
 func (e *encoder) messages(req *llm.Request) *llm.Error {
+	req = adapter.Prefill(req)
 	if req.System != "" {
 		if err := e.system(&llm.Message{Parts: []llm.Part{llm.Text(req.System)}}, 0); err != nil {
 			return err
