@@ -26,7 +26,7 @@ type InterruptConfig struct {
 // it was handed out, where nobody may repeat or move the call any more.
 //
 // In any case the call fails, with what broke it: Partial is exactly what was handed out, without tool calls that are not
-// complete, and Usage what was used so far, Estimated where the provider did not say. With Notice the reader is handedOut too.
+// complete, and Usage what was used so far, Estimated where the provider did not say. With Notice the reader is told too.
 //
 // With Continue another attempt goes on from the exact text so far, as the beginning of the assistant's answer. The seam is
 // checked: what the continuation repeats of the text so far is taken off, if it is more than chance: all of it from 12 bytes
