@@ -29,10 +29,11 @@ func (c *Call) Unsent(e *llm.Error) error {
 	return c.complete(e, func() *llm.Error { return classify.Error(e) })
 }
 
-// SinkFailed is the error of a call that ended because the sink, which returned err, did not want more.
+// SinkFailed is the error of a call that ended because the sink, which returned err, did not want more. It was
+// handed what it refused, so the answer had begun.
 func (c *Call) SinkFailed(err error) error {
 	c.sinkFailed = true
-	e := &llm.Error{Class: llm.Canceled, Message: "the sink failed", Err: err}
+	e := &llm.Error{Class: llm.Canceled, Commit: llm.Committed, Message: "the sink failed", Err: err}
 	return c.complete(e, func() *llm.Error { return classify.Error(e) })
 }
 

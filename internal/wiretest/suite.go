@@ -246,13 +246,15 @@ func sinks(t *testing.T, a *API) {
 	req.Sink = func(llm.Delta) error { n++; return full }
 	s := Stall(200, a.Kind, a.Hel)
 	resp, err := a.serve(t, s, Settings{}).Call(t.Context(), req)
-	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || e.Partial.Text() != "Hel" || n != 1 {
+	e := Failure(t, resp, err)
+	if !errors.Is(err, full) || e.Partial.Text() != "Hel" || n != 1 {
 		t.Errorf("got %v after %d deltas, Partial %+v", err, n, e.Partial)
 	}
+	is(t, e, llm.Canceled, llm.PhaseStream, llm.Committed)
 	<-s.Closed
 	resp, err = a.serve(t, Says(200, JSON, a.Whole), Settings{}).Call(t.Context(), req)
-	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled {
-		t.Errorf("in one piece: %v", err)
+	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || e.Commit != llm.Committed {
+		t.Errorf("in one piece: %v, commit %v", err, e.Commit)
 	}
 }
 
