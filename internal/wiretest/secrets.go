@@ -46,7 +46,7 @@ func secrets(t *testing.T, a *API) {
 		s := set
 		s.HTTP = &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
 			at := "http://h?key=" + plainKey
-			return nil, &url.Error{Op: "Post", URL: at, Err: fmt.Errorf("cannot send %v to %s", r.Header, at)}
+			return nil, &url.Error{Op: "Post", URL: at, Err: fmt.Errorf("cannot send %v to %s: %w", r.Header, at, errors.New(plainKey))}
 		})}
 		resp, err := a.New(s).Call(t.Context(), Ask("hi"))
 		HasNoKey(t, Failure(t, resp, err), plainKey, token)
