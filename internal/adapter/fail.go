@@ -38,6 +38,9 @@ func (c *Call) SinkFailed(err error) error {
 }
 
 func (c *Call) complete(e *llm.Error, classified func() *llm.Error) error {
+	if _, ok := errors.AsType[*llm.PanicError](e.Err); ok && e.Class == llm.Unknown { // of the transport
+		e.Class, e.Commit, e.Message = llm.BadOutput, max(e.Commit, llm.CommitUnknown), "the HTTP client's transport panicked"
+	}
 	e.Provider, e.Model = c.Provider, c.Model
 	ev := &e.Evidence
 	ev.Status, ev.Header = c.Status, c.Header
