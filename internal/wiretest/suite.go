@@ -281,7 +281,11 @@ func phases(t *testing.T, a *API) {
 				req = Streamed(&llm.Accumulator{})
 			}
 			resp, err := a.serve(t, c.h, Settings{}).Call(t.Context(), req)
-			is(t, Failure(t, resp, err), c.class, c.phase, c.commit)
+			e := Failure(t, resp, err)
+			is(t, e, c.class, c.phase, c.commit)
+			if c.streamed && e.Usage.Input == 0 && c.commit == llm.Committed {
+				t.Errorf("the input of an answer that came in part is not counted: %+v", e.Usage)
+			}
 		})
 	}
 	t.Run("after a stream's end", func(t *testing.T) {
