@@ -70,6 +70,7 @@ func Test(t *testing.T, a API) {
 		"phase and commit say how far it got":                     phases,
 		"a stream that is cut anywhere is no damaged one":         cuts,
 		"an answer is whole or says that it is not":               damages,
+		"what came in the place of an answer is told":             noAnswer,
 		"what fails outside of HTTP is told":                      outside,
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
