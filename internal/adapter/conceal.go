@@ -122,7 +122,7 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 		}
 	default:
 		var sealed bool
-		e.Err, sealed = wire.Seal(in, without)
+		sealed, e.Err = wire.Seal(in, without)
 		found = found || sealed
 	}
 	return found

@@ -15,20 +15,20 @@ import (
 // nothing to take out. What it wraps is no longer handed out by errors.Unwrap. errors.Is tells of all of it, errors.As hands
 // out what has a clean text, and copies with clean texts of a panic and of the errors of net and net/url.
 func Sealed(err error, clean func(string) string) error {
-	out, _ := Seal(err, clean)
+	_, out := Seal(err, clean)
 	return out
 }
 
 // Seal is Sealed, and whether there was something to take out. Errors need not be comparable.
-func Seal(err error, clean func(string) string) (out error, found bool) {
+func Seal(err error, clean func(string) string) (found bool, out error) {
 	if !leaks(err, clean) {
-		return err, false
+		return false, err
 	}
 	s := &sealed{clean(err.Error()), err, clean}
 	if n, ok := errors.AsType[net.Error](err); ok {
-		return &sealedNet{s, n}, true
+		return true, &sealedNet{s, n}
 	}
-	return s, true
+	return true, s
 }
 
 // leaks reports whether there is a text to clean in err or what it wraps.
@@ -88,11 +88,11 @@ func (s *sealed) As(target any) bool {
 	case **llm.PanicError:
 		return hand(s.err, to, func(e *llm.PanicError) { e.Value = s.clean(fmt.Sprint(e.Value)) })
 	}
-	if !errors.As(s.err, target) {
+	if !errors.As(s.err, target) { //nolint:forbidigo // the type is the caller's
 		return false
 	}
 	v := reflect.ValueOf(target).Elem()
-	if err, ok := v.Interface().(error); ok && leaks(err, s.clean) {
+	if err, ok := reflect.TypeAssert[error](v); ok && leaks(err, s.clean) {
 		v.SetZero()
 		return false
 	}
