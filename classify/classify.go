@@ -83,11 +83,11 @@ func Err(ctx context.Context, err error) *llm.Error { return standard.Classify(c
 // Error classifies the evidence of e with the built-in rows. See [Classifier.Error].
 func Error(e *llm.Error) *llm.Error { return standard.Error(e) }
 
-// Rules lists the rows that a provider's failures are held against, in the order they are asked: the user's, then
-// round by round the family's and the general ones.
+// Rules lists the rows that a provider's failures are held against, in the order they are asked: the user's that are for
+// it or for all, then round by round the family's and the general ones.
 func (c *Classifier) Rules(provider string) []Rule {
 	var rules []Rule
-	for _, rows := range [][]*row{c.user, c.rows(Family(provider))} {
+	for _, rows := range [][]*row{c.userRows(provider), c.rows(Family(provider))} {
 		for _, r := range rows {
 			rules = append(rules, *r.Rule)
 		}
@@ -97,10 +97,27 @@ func (c *Classifier) Rules(provider string) []Rule {
 
 // Fprint writes the rows that a provider's failures are held against, one a line, for a person to read.
 func (c *Classifier) Fprint(w io.Writer, provider string) error {
-	if err := fprint(w, c.user); err != nil {
+	if err := fprint(w, c.userRows(provider)); err != nil {
 		return err
 	}
 	return fprint(w, c.rows(Family(provider)))
+}
+
+// userRows are the user's rows for a provider. What a gateway passes on is held against the rows of who stands behind it, too,
+// which are listed under that name.
+func (c *Classifier) userRows(provider string) (rows []*row) {
+	family := Family(provider)
+	for _, r := range c.user {
+		if r.isFor(provider, family) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// isFor reports whether a row of the user's is for a provider of that name and family.
+func (r *row) isFor(provider, family string) bool {
+	return r.provider == "" || r.provider == family || strings.EqualFold(r.provider, provider)
 }
 
 func (c *Classifier) rows(family string) []*row {
@@ -170,9 +187,7 @@ func (r *row) verdict() verdict {
 
 func (c *Classifier) decide(f *finding, e *llm.Error) verdict {
 	for _, r := range c.user {
-		mine := r.provider == "" || r.provider == f.family || r.provider == f.told ||
-			strings.EqualFold(r.provider, e.Provider)
-		if mine && r.matches(f) {
+		if (r.isFor(e.Provider, f.family) || r.provider == f.told) && r.matches(f) {
 			return r.verdict()
 		}
 	}

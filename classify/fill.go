@@ -217,13 +217,8 @@ func redact(e *llm.Error) {
 	if e.Err == nil {
 		return
 	}
-	switch e.Err.(type) { //nolint:errorlint // what may hold a key is the text of the outermost
-	case llm.Class, redacted:
-		return
-	}
-	text := e.Err.Error()
-	if clean := wire.Redact(text); clean != text {
-		e.Err = redacted{clean, e.Err}
+	if _, ok := e.Err.(llm.Class); !ok { //nolint:errorlint // the plainest has no text to look at
+		e.Err = wire.Sealed(e.Err, wire.Redact)
 	}
 }
 
@@ -244,12 +239,3 @@ func cleanHeader(h http.Header) http.Header {
 	}
 	return h
 }
-
-// redacted is an error whose text had keys in it: the HTTP client prints the URL, and some APIs take the key there.
-type redacted struct {
-	text string
-	err  error
-}
-
-func (r redacted) Error() string { return r.text }
-func (r redacted) Unwrap() error { return r.err }

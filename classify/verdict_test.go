@@ -376,3 +376,32 @@ func TestWorseSpellingsOfTheSameFailures(t *testing.T) {
 		}
 	}
 }
+
+// A row for one provider is not listed for another, against whose failures it is not held.
+func TestRowsOfOtherProvidersAreNotListed(t *testing.T) {
+	c := New(
+		Rule{Name: "one", Provider: "Acme", Code: []string{"tokens_gone"}, Class: llm.Quota},
+		Rule{Name: "all", Code: []string{"all_gone"}, Class: llm.Quota},
+		Rule{Name: "family", Provider: "google", Code: []string{"units_gone"}, Class: llm.Quota},
+	)
+	for provider, want := range map[string]string{"acme": "one all ", "openai": "all ", "gemini": "all family ", "": "all "} {
+		var b strings.Builder
+		if err := c.Fprint(&b, provider); err != nil {
+			t.Fatal(err)
+		}
+		names := ""
+		for _, r := range c.Rules(provider) {
+			if r.Step == StepUser {
+				names += r.Name + " "
+			}
+		}
+		if names != want {
+			t.Errorf("%q has the rows %q, want %q", provider, names, want)
+		}
+		for _, name := range []string{"one", "all", "family"} {
+			if strings.Contains(b.String(), "\n  "+name+": ") != strings.Contains(want, name) {
+				t.Errorf("printed for %q, with or without %s: %.200s", provider, name, b.String())
+			}
+		}
+	}
+}

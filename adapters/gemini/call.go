@@ -137,7 +137,9 @@ func (c *call) Partial() *llm.Response { return c.answer.partial() }
 func (c *call) Begun() bool { return c.answer.Begun() }
 
 // Usage is what is known of the usage.
-func (c *call) Usage() llm.Usage { return c.answer.tokens() }
+func (c *call) Usage() llm.Usage {
+	return c.Estimate(c.answer.tokens(), c.answer.usage.told, c.answer.out)
+}
 
 // RequestID is the provider's id of this call: that of the answer, or of a gateway's or a server's log.
 func (c *call) RequestID() string {

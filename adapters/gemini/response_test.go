@@ -198,7 +198,9 @@ func TestUsage(t *testing.T) {
 		{"zeros do not undo", []string{`{"promptTokenCount":10,"candidatesTokenCount":5}`, `{"promptTokenCount":0,"candidatesTokenCount":0}`}, llm.Usage{Input: 10, Output: 5}},
 		{"the candidates' is in the total", []string{`{"promptTokenCount":10,"thoughtsTokenCount":3,"totalTokenCount":20}`}, llm.Usage{Input: 10, Output: 10, Reasoning: 3}},
 		{"nonsense", []string{`{"promptTokenCount":"ten","candidatesTokenCount":-5,"totalTokenCount":1e300}`}, llm.Usage{Output: 2, Estimated: true}},
-		{"none", []string{``}, llm.Usage{Output: 2, Estimated: true}},
+		{"none", []string{``}, llm.Usage{Input: 5, Output: 2, Estimated: true}},
+		{"more in the cache than in the prompt", []string{`{"promptTokenCount":3,"cachedContentTokenCount":60,"candidatesTokenCount":5}`},
+			llm.Usage{Input: 60, CachedInput: 60, Output: 5, Estimated: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var chunks []string

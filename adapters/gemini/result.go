@@ -158,5 +158,5 @@ func (a *answer) tokens() llm.Usage {
 	if a.out > 0 && out.Output == 0 {
 		out.Output, out.Estimated = max((a.out+3)/4, 1), true
 	}
-	return out
+	return adapter.WithCached(out)
 }

@@ -328,7 +328,7 @@ func (s *scan) tokens() (u llm.Usage, ok bool) {
 			s.Skip()
 		}
 	}
-	return u, true
+	return adapter.WithCached(u), true
 }
 
 // count reads a number of tokens. One that is none is 0, and what was told an estimate.

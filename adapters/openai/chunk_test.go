@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/wire"
 )
 
@@ -51,6 +52,20 @@ func TestChunkRefusesDeepNestingAtOnce(t *testing.T) {
 		}
 		if _, ok := c.parse([]byte(`{"choices":[{"delta":{"content":` + strings.Repeat(`[{"thinking":`, 100_000))); ok {
 			t.Error("content nested 100,000 deep was accepted")
+		}
+	}
+}
+
+// What was read from a cache is a part of the input, whatever a gateway says the input is.
+func TestInputHoldsWhatWasCached(t *testing.T) {
+	for usage, want := range map[string]llm.Usage{
+		`{"prompt_tokens":-3,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":500}}`:  {Input: 500, CachedInput: 500, Output: 1, Estimated: true},
+		`{"prompt_tokens":20,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":500}}`:  {Input: 500, CachedInput: 500, Output: 1, Estimated: true},
+		`{"prompt_tokens":500,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":500}}`: {Input: 500, CachedInput: 500, Output: 1},
+	} {
+		read := scanOf([]byte(usage))
+		if u, ok := read.tokens(); !ok || u != want {
+			t.Errorf("%s is %+v, want %+v", usage, u, want)
 		}
 	}
 }

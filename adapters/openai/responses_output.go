@@ -18,7 +18,7 @@ type output struct {
 	read   scan // for what is inside the event
 	items  []*outItem
 	last   *outItem          // that the newest delta belongs to
-	told   [llm.DeltaEnd]int // parts of each kind that were told of
+	parts  [llm.DeltaEnd]int // parts of each kind that have an index
 	over   bool              // the final response came
 	torn   bool              // it contradicts what was handed out
 	lost   bool              // an item holds what may be content and cannot be read
@@ -43,6 +43,7 @@ type outPiece struct {
 	num   int // its index within the item
 	index int // among those of its kind in the answer
 	told  bool
+	known bool // index is: calls have theirs before they are told of
 	text  strings.Builder
 	raw   []byte // as the item's end has it
 }
@@ -115,7 +116,7 @@ func (o *output) takeEvent(a *answer) error {
 	case "response.output_item.added":
 		if o.item != nil {
 			it := o.read.itemOf(o.item)
-			o.open(it.kind).named(&it)
+			o.announce(&it)
 		}
 	case "response.output_item.done":
 		if o.item != nil {
@@ -165,6 +166,32 @@ func (o *output) current(kind string) *outItem {
 		}
 	}
 	return o.open(kind)
+}
+
+// announce opens an item that the server says will come. Calls are numbered here, as the answer has them in the order in which
+// they are announced, while the first of their arguments may come in any. One announced twice is one.
+func (o *output) announce(w *wireItem) {
+	if w.kind == itemCall && len(w.callID) > 0 {
+		for _, it := range o.items {
+			if it.kind == itemCall && it.wire == o.output && it.id == string(w.callID) {
+				o.last = it
+				return
+			}
+		}
+	}
+	it := o.open(w.kind)
+	it.named(w)
+	if it.kind == itemCall {
+		o.number(it.piece(llm.DeltaToolCall, 0))
+	}
+}
+
+// number gives a piece its index, once.
+func (o *output) number(p *outPiece) {
+	if !p.known {
+		p.known, p.index = true, o.parts[p.kind]
+		o.parts[p.kind]++
+	}
 }
 
 func (o *output) open(kind string) *outItem {
@@ -227,24 +254,21 @@ func (o *output) emit(a *answer, it *outItem, p *outPiece, text string) error {
 	if text == "" {
 		return nil
 	}
+	if p.kind == llm.DeltaToolCall && it.name == "" {
+		p.text.WriteString(text)
+		return nil
+	}
+	o.number(p)
 	d := llm.Delta{Kind: p.kind, Text: text}
 	if p.kind == llm.DeltaToolCall {
-		if it.name == "" {
-			p.text.WriteString(text)
-			return nil
-		}
 		d.Text, d.Call = "", &llm.ToolCallDelta{Arguments: text}
 		if !p.told {
-			adapter.FillIn(&it.id, a.callID(o.told[p.kind]))
+			adapter.FillIn(&it.id, a.callID(p.index))
 			*d.Call = llm.ToolCallDelta{ID: it.id, Name: it.name, Arguments: p.text.String() + text}
 		}
 	}
 	p.text.WriteString(text)
-	if !p.told {
-		p.told = true
-		p.index = o.told[p.kind]
-		o.told[p.kind]++
-	}
+	p.told = true
 	if p.kind != llm.DeltaRefusal { // an answer has one refusal
 		d.Index = p.index
 	}

@@ -163,6 +163,49 @@ func TestAnEndlessEventOfAResponseIsNotReadWhole(t *testing.T) {
 	}
 }
 
+// Calls are numbered as they are announced, whichever of them gets its arguments first.
+func TestCallsOfAResponseKeepTheirNumbers(t *testing.T) {
+	open := func(i int, id, name string) string {
+		return event("response.output_item.added", fmt.Sprintf(`"output_index":%d,"item":{"type":"function_call","call_id":%q,"name":%q,"arguments":""}`, i, id, name))
+	}
+	args := func(i int, s string) string {
+		return event("response.function_call_arguments.delta", fmt.Sprintf(`"output_index":%d,"delta":%s`, i, wiretest.Quote(s)))
+	}
+	end := completed(callItem(&llm.ToolCall{ID: "a", Name: "f", Arguments: raw(`{"x":1}`)}), callItem(&llm.ToolCall{ID: "b", Name: "g", Arguments: raw(`{"y":2}`)}))
+	both := open(0, "a", "f") + open(1, "b", "g")
+	for name, body := range map[string]string{
+		"the second first":         both + args(1, `{"y":2}`) + args(0, `{"x":1}`) + end,
+		"by turns":                 both + args(1, `{"y":`) + args(0, `{"x":`) + args(1, `2}`) + args(0, `1}`) + end,
+		"the first at the end":     both + args(1, `{"y":2}`) + end,
+		"announced twice":          both + open(0, "a", "f") + open(1, "b", "g") + args(1, `{"y":2}`) + args(0, `{"x":1}`) + end,
+		"without the list of them": both + args(1, `{"y":2}`) + args(0, `{"x":1}`) + completed(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			deltas, resp, err := wiretest.Collect(t.Context(), serveResponses(t, wiretest.Says(200, wiretest.SSE, created+body), openai.Config{}), wiretest.Ask("hi"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var told [2]llm.ToolCallDelta
+			for _, d := range deltas {
+				if d.Call == nil {
+					continue
+				}
+				c := &told[d.Index]
+				c.ID, c.Name, c.Arguments = c.ID+d.Call.ID, c.Name+d.Call.Name, c.Arguments+d.Call.Arguments
+			}
+			calls := resp.ToolCalls()
+			if len(calls) != 2 {
+				t.Fatalf("%d calls", len(calls))
+			}
+			for i, want := range []llm.ToolCallDelta{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: `{"y":2}`}} {
+				if c := calls[i]; told[i] != want || c.ID != want.ID || c.Name != want.Name || string(c.Arguments) != want.Arguments {
+					t.Errorf("call %d was told as %+v and is %+v", i, told[i], c)
+				}
+			}
+		})
+	}
+}
+
 // A call is told of with its name, its id and the first of its arguments, however badly the server tells of it.
 func TestCallsInResponseStreams(t *testing.T) {
 	open := func(i int, id, name string) string {

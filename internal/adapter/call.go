@@ -237,7 +237,23 @@ func (c *Call) NoAnswer(data []byte) error {
 	if wire.IsObject(data) && Says(data) {
 		return c.InBand(data)
 	}
-	return c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	err := c.Fail(&llm.Error{Evidence: llm.Evidence{Body: wire.Start(data)}})
+	if e := llm.AsError(err); e.Class == llm.BadOutput {
+		FillIn(&e.Message, misplaced(data))
+	}
+	return err
+}
+
+// misplaced says what stands in the place of an answer. "": nothing that has a name.
+func misplaced(data []byte) string {
+	start := bytes.ToLower(bytes.TrimSpace(data[:min(len(data), wire.MaxBody)]))
+	switch {
+	case len(start) == 0:
+		return "the answer is empty"
+	case bytes.HasPrefix(start, []byte("<!doctype html")), bytes.HasPrefix(start, []byte("<html")):
+		return "the answer is a page of HTML"
+	}
+	return ""
 }
 
 // Lost is the error of a whole answer that may hold content which cannot be read.

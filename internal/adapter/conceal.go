@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/wire"
 )
 
 // Plain takes the URLs off an error of the HTTP client: they say nothing new and may hold a key.
@@ -120,10 +121,9 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 			e.Err, found = &clean, true
 		}
 	default:
-		text := in.Error()
-		if clean := without(text); clean != text {
-			e.Err = renamed{clean, in}
-		}
+		var sealed bool
+		sealed, e.Err = wire.Seal(in, without)
+		found = found || sealed
 	}
 	return found
 }

@@ -29,14 +29,18 @@ func (c *Call) Unsent(e *llm.Error) error {
 	return c.complete(e, func() *llm.Error { return classify.Error(e) })
 }
 
-// SinkFailed is the error of a call that ended because the sink, which returned err, did not want more.
+// SinkFailed is the error of a call that ended because the sink, which returned err, did not want more. It was
+// handed what it refused, so the answer had begun.
 func (c *Call) SinkFailed(err error) error {
 	c.sinkFailed = true
-	e := &llm.Error{Class: llm.Canceled, Message: "the sink failed", Err: err}
+	e := &llm.Error{Class: llm.Canceled, Commit: llm.Committed, Message: "the sink failed", Err: err}
 	return c.complete(e, func() *llm.Error { return classify.Error(e) })
 }
 
 func (c *Call) complete(e *llm.Error, classified func() *llm.Error) error {
+	if _, ok := errors.AsType[*llm.PanicError](e.Err); ok && e.Class == llm.Unknown { // of the transport
+		e.Class, e.Commit, e.Message = llm.BadOutput, max(e.Commit, llm.CommitUnknown), "the HTTP client's transport panicked"
+	}
 	e.Provider, e.Model = c.Provider, c.Model
 	ev := &e.Evidence
 	ev.Status, ev.Header = c.Status, c.Header

@@ -186,6 +186,14 @@ func (c *Call) Estimate(told llm.Usage, counted bool, out int) llm.Usage {
 	return llm.Usage{Input: tokens(c.Req), Output: max((out+3)/4, 1), Estimated: true}
 }
 
+// WithCached is u with an input that holds what was read from a cache, also where a gateway's does not: then it is at least that.
+func WithCached(u llm.Usage) llm.Usage {
+	if u.Input < u.CachedInput {
+		u.Input, u.Estimated = u.CachedInput, true
+	}
+	return u
+}
+
 // tokens is a rough count of the input.
 func tokens(req *llm.Request) int {
 	bytes, media := rough.Input(req)

@@ -2,10 +2,11 @@ package adapter
 
 import (
 	"encoding/base64"
-	"encoding/json"
+	"html"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -27,6 +28,8 @@ type secret struct {
 	// late: it may be a word or a number of an ordinary sentence, and is taken out only once a failure has been classified by its
 	// words.
 	late bool
+	// plain: no way of writing it down changes it.
+	plain bool
 }
 
 // standIns are the words that documentation gives for the key of a server that asks for none. They are no secrets, and taken
@@ -38,28 +41,19 @@ func standIns() []string {
 	}
 }
 
-// secretsOf are the forms in which a secret may show up.
-func secretsOf(text string) (all []secret) {
+// secretsOf is a secret, if a text is one.
+func secretsOf(text string) []secret {
 	if len(text) < leastSecret || slices.Contains(standIns(), strings.ToLower(text)) {
 		return nil
 	}
-	s := secret{text: text, word: len(text) < longSecret && (len(text) < 8 || !strings.ContainsAny(text, "0123456789"))}
-	s.late = len(text) < longSecret && (only(text, letter) || only(text, digit))
-	all = append(all, s)
-	if only(text, func(c byte) bool { return letter(c) || digit(c) || c == '-' || c == '_' || c == '.' || c == '~' }) {
-		return all
-	}
-	forms := []string{strings.ReplaceAll(text, "/", `\/`), url.QueryEscape(text), url.PathEscape(text)}
-	if raw, err := json.Marshal(text); err == nil {
-		forms = append(forms, string(raw[1:len(raw)-1]))
-	}
-	for _, form := range forms {
-		if form != text {
-			s.text = form
-			all = append(all, s)
-		}
-	}
-	return all
+	return []secret{{
+		text: text,
+		word: len(text) < longSecret && (len(text) < 8 || !strings.ContainsAny(text, "0123456789")),
+		late: len(text) < longSecret && (only(text, letter) || only(text, digit)),
+		plain: only(text, func(c byte) bool {
+			return letter(c) || digit(c) || c == '-' || c == '_' || c == '.' || c == '~'
+		}),
+	}}
 }
 
 func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
@@ -76,19 +70,14 @@ func only(s string, is func(byte) bool) bool {
 
 // out is s without the secret.
 func (x *secret) out(s string) string {
-	if !x.word {
-		return strings.ReplaceAll(s, x.text, wire.Redacted)
-	}
 	var b strings.Builder
 	done := 0
 	for from := 0; ; {
-		i := strings.Index(s[from:], x.text)
+		i, end := x.find(s, from)
 		if i < 0 {
 			break
 		}
-		i += from
-		end := i + len(x.text)
-		if from = i + 1; starts(s, i) && ends(s, end) {
+		if from = i + 1; !x.word || starts(s, i) && ends(s, end) {
 			b.WriteString(s[done:i])
 			b.WriteString(wire.Redacted)
 			done, from = end, end
@@ -99,6 +88,90 @@ func (x *secret) out(s string) string {
 	}
 	b.WriteString(s[done:])
 	return b.String()
+}
+
+// find is the next place of the secret in s. i is negative: there is none.
+func (x *secret) find(s string, from int) (i, end int) {
+	if x.plain {
+		if i = strings.Index(s[from:], x.text); i < 0 {
+			return -1, 0
+		}
+		return from + i, from + i + len(x.text)
+	}
+	for i := from; i < len(s); i++ {
+		if c := s[i]; c != x.text[0] && c != '%' && c != '\\' && c != '&' && c != '+' {
+			continue
+		}
+		if end = written(s, i, x.text); end >= 0 {
+			return i, end
+		}
+	}
+	return -1, 0
+}
+
+// written is where text ends in s, which has it at i as it is, or with escapes of JSON, of URLs or of HTML. -1: it is not there.
+// Providers escape what they echo as their libraries do: .NET writes %2b and \u002B, and a page &amp;.
+func written(s string, i int, text string) int {
+	for ; text != ""; text = text[1:] {
+		if i >= len(s) {
+			return -1
+		}
+		c := text[0]
+		if n := escape(s[i:], c); n > 0 {
+			if s[i] != c {
+				i += n
+				continue
+			}
+			if end := written(s, i+n, text[1:]); end >= 0 { // else it stands for itself
+				return end
+			}
+		}
+		if s[i] != c {
+			return -1
+		}
+		i++
+	}
+	return i
+}
+
+// escape is the length of an escape of c with which s begins. 0: there is none.
+func escape(s string, c byte) int {
+	switch s[0] {
+	case '%':
+		if len(s) >= 3 && isHex(s[1:3], c) {
+			return 3
+		}
+	case '\\':
+		if c == '\\' {
+			if len(s) > 1 && s[1] == c {
+				return 2
+			}
+			return 0
+		}
+		s = s[:min(len(s), 16)]
+		n := len(s) - len(strings.TrimLeft(s, `\`)) // JSON within JSON has more of them
+		switch {
+		case len(s) >= n+5 && s[n] == 'u' && isHex(s[n+1:n+5], c):
+			return n + 5
+		case len(s) > n && s[n] == c && !letter(c) && !digit(c):
+			return n + 1
+		}
+	case '&':
+		name, _, ok := strings.Cut(s[:min(len(s), 9)], ";")
+		if ok && html.UnescapeString(name+";") == string(rune(c)) {
+			return len(name) + 1
+		}
+	case '+':
+		if c == ' ' {
+			return 1
+		}
+	}
+	return 0
+}
+
+func isHex(digits string, c byte) bool {
+	n, err := strconv.ParseUint(digits, 16, 16)
+	return err == nil && n == uint64(c)
 }
 
 // inWord tells the bytes that words are made of, also those that have several parts.

@@ -17,6 +17,10 @@ func TestASecretIsTakenOutWhereItIsAWord(t *testing.T) {
 		{"gpt-4", "gpt-4.1 gpt-4o gpt-4", "gpt-4.1 gpt-4o [redacted]"},
 		{"hunter", "hunter hunters Hunter", "[redacted] hunters Hunter"},
 		{"/a+b", `/a+b \/a+b %2Fa%2Bb`, "[redacted] [redacted] [redacted]"},
+		{"p/q+r9ZZ==", "p%2fq%2br9ZZ== p%2Fq%2Br9ZZ%3D%3d p%2fq+r9ZZ==.", "[redacted] [redacted] [redacted]."},
+		{"p/q+r9ZZ==", `p/q\u002Br9ZZ== p\/q\u002br9ZZ== p\\/q\\u002Br9ZZ\\u003d=`, "[redacted] [redacted] [redacted]"},
+		{"a&bcdefgh", `[a&amp;bcdefgh] a&#38;bcdefgh a&#x26;bcdefgh a\u0026bcdefgh a&bcdefgh`, "[[redacted]] [redacted] [redacted] [redacted] [redacted]"},
+		{`a%25b\c"<d`, `a%25b\c"<d a%2525b%5cc%22%3cd a%25b\\c\"\u003cd a%25b\c&quot;&lt;d a%25b\c"<`, `[redacted] [redacted] [redacted] [redacted] a%25b\c"<`},
 		{"none", "none", "none"}, {"Ollama", "Ollama", "Ollama"}, {"abc", "abc", "abc"}, {"", "x", "x"},
 		{"pass5678", "xpass5678x", "x[redacted]x"}, {"abcdefghijklmnop", "xabcdefghijklmnopx", "x[redacted]x"},
 	} {

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/modelchain/llm"
@@ -60,8 +62,13 @@ type Transport struct {
 	Next http.RoundTripper
 }
 
-// RoundTrip passes r on.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip passes r on. A panic of the transport beneath, which knows the key, becomes an error without those that can be told.
+func (t *Transport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			resp, err = nil, &llm.PanicError{Value: Redact(fmt.Sprint(v)), Stack: debug.Stack()}
+		}
+	}()
 	next := t.Next
 	if next == nil {
 		next = http.DefaultTransport
@@ -78,7 +85,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		GetConn: func(string) { x.traced.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { x.sent.Store(true) },
 	}
-	resp, err := next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	resp, err = next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if resp != nil {
 		x.head.Store(&head{resp.StatusCode, resp.Header})
 	}

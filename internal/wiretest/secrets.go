@@ -46,10 +46,25 @@ func secrets(t *testing.T, a *API) {
 		s := set
 		s.HTTP = &http.Client{Transport: RoundTripper(func(r *http.Request) (*http.Response, error) {
 			at := "http://h?key=" + plainKey
-			return nil, &url.Error{Op: "Post", URL: at, Err: fmt.Errorf("cannot send %v to %s", r.Header, at)}
+			return nil, &url.Error{Op: "Post", URL: at, Err: fmt.Errorf("cannot send %v to %s: %w", r.Header, at, errors.New(plainKey))}
 		})}
 		resp, err := a.New(s).Call(t.Context(), Ask("hi"))
 		HasNoKey(t, Failure(t, resp, err), plainKey, token)
+	})
+	t.Run("a panic of the transport", func(t *testing.T) {
+		s := set
+		s.HTTP = &http.Client{Transport: RoundTripper(func(*http.Request) (*http.Response, error) {
+			panic("no use for " + plainKey + " and sk-proj-madeup0madeup1madeup2")
+		})}
+		d := &llm.Deployment{Name: "d", Caller: a.New(s)}
+		resp, err := d.Call(t.Context(), Ask("hi"))
+		e := Failure(t, resp, err)
+		is(t, e, llm.BadOutput, llm.PhaseSend, llm.CommitUnknown)
+		HasNoKey(t, e, plainKey, "madeup0madeup1")
+		why, ok := errors.AsType[*llm.PanicError](err)
+		if !ok || !strings.Contains(fmt.Sprint(why.Value), "no use for [redacted]") || len(why.Stack) == 0 {
+			t.Errorf("got %v", why)
+		}
 	})
 }
 

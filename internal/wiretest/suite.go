@@ -70,6 +70,7 @@ func Test(t *testing.T, a API) {
 		"phase and commit say how far it got":                     phases,
 		"a stream that is cut anywhere is no damaged one":         cuts,
 		"an answer is whole or says that it is not":               damages,
+		"what came in the place of an answer is told":             noAnswer,
 		"what fails outside of HTTP is told":                      outside,
 		"nothing is read without bound":                           bounds,
 		"a body that does not end holds nothing back":             holds,
@@ -246,13 +247,15 @@ func sinks(t *testing.T, a *API) {
 	req.Sink = func(llm.Delta) error { n++; return full }
 	s := Stall(200, a.Kind, a.Hel)
 	resp, err := a.serve(t, s, Settings{}).Call(t.Context(), req)
-	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || e.Partial.Text() != "Hel" || n != 1 {
+	e := Failure(t, resp, err)
+	if !errors.Is(err, full) || e.Partial.Text() != "Hel" || n != 1 {
 		t.Errorf("got %v after %d deltas, Partial %+v", err, n, e.Partial)
 	}
+	is(t, e, llm.Canceled, llm.PhaseStream, llm.Committed)
 	<-s.Closed
 	resp, err = a.serve(t, Says(200, JSON, a.Whole), Settings{}).Call(t.Context(), req)
-	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled {
-		t.Errorf("in one piece: %v", err)
+	if e := Failure(t, resp, err); !errors.Is(err, full) || e.Class != llm.Canceled || e.Commit != llm.Committed {
+		t.Errorf("in one piece: %v, commit %v", err, e.Commit)
 	}
 }
 
@@ -279,7 +282,11 @@ func phases(t *testing.T, a *API) {
 				req = Streamed(&llm.Accumulator{})
 			}
 			resp, err := a.serve(t, c.h, Settings{}).Call(t.Context(), req)
-			is(t, Failure(t, resp, err), c.class, c.phase, c.commit)
+			e := Failure(t, resp, err)
+			is(t, e, c.class, c.phase, c.commit)
+			if c.streamed && e.Usage.Input == 0 && c.commit == llm.Committed {
+				t.Errorf("the input of an answer that came in part is not counted: %+v", e.Usage)
+			}
 		})
 	}
 	t.Run("after a stream's end", func(t *testing.T) {

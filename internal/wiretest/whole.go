@@ -123,3 +123,15 @@ func counts(t *testing.T, a *API) {
 		t.Errorf("%+v, %v", resp, err)
 	}
 }
+
+// noAnswer holds an adapter to saying what came in the place of an answer.
+func noAnswer(t *testing.T, a *API) {
+	for want, body := range map[string]string{
+		"the answer is empty": " \n", "the answer is a page of HTML": "\n<!DOCTYPE html><html><body>Welcome</body></html>",
+	} {
+		resp, err := a.serve(t, Says(200, "text/html", body), Settings{}).Call(t.Context(), Ask("hi"))
+		if e := Failure(t, resp, err); e.Class != llm.BadOutput || !strings.Contains(e.Error(), want) {
+			t.Errorf("%v, want %s", e, want)
+		}
+	}
+}
