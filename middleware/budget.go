@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
-	"github.com/modelchain/llm/internal/rough"
 )
 
 // BudgetConfig sets [NewBudget] and [EachBudget]. At least one ceiling must be set; 0 is none.
@@ -124,7 +123,7 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		}
 	}
 	r := req.Accounted()
-	defer r.Enforce(b).Lift()
+	defer r.Enforce(&budgetGate{Budget: b}).Lift()
 	resp, err := s.next.Call(limited, r)
 	if err != nil {
 		return nil, keepLastFailure(r, explain(limited, err))
@@ -176,112 +175,4 @@ func (b *Budget) String() string {
 		add("%v of %v", shortly(time.Since(b.began)), b.cfg.Elapsed)
 	}
 	return text
-}
-
-// Ask refuses what does not fit. Where the deployment is not known, only its own part is asked for: an attempt and time.
-func (b *Budget) Ask(ctx context.Context, r *llm.Request, d *llm.Deployment, at time.Time) error {
-	want := Spending{Attempts: 1}
-	if d != nil {
-		want = b.worst(ctx, r, d)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.fits(want, d, at)
-}
-
-// Start reserves for an attempt.
-func (b *Budget) Start(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) (context.Context, error) {
-	want := b.worst(ctx, r, d)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.fits(want, d, a.Start); err != nil {
-		return ctx, err
-	}
-	b.reserved.add(want, 1)
-	return ctx, nil
-}
-
-// End settles what Start reserved.
-func (b *Budget) End(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) {
-	want := b.worst(ctx, r, d)
-	is := Spending{Attempts: 1}
-	usage := a.Usage
-	switch {
-	case a.Skipped != "":
-		is = Spending{}
-	case usage == (llm.Usage{}) && (a.Err == nil || a.Commit != llm.CommitNone):
-		usage = llm.Usage{Input: b.input(ctx, r), Estimated: true} // the provider had it, and may bill it
-		fallthrough
-	default:
-		is.Tokens, is.Estimated = usage.Input+usage.Output, usage.Estimated
-		is.CostUSD, _ = b.price(d).Cost(usage)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reserved.add(want, -1)
-	b.spent.add(is, 1)
-}
-
-func (b *Budget) price(d *llm.Deployment) llm.Price {
-	if d.Price == (llm.Price{}) {
-		return b.cfg.Price
-	}
-	return d.Price
-}
-
-// worst is the most that an attempt can cost. A negative cost is one that is not known.
-func (b *Budget) worst(ctx context.Context, r *llm.Request, d *llm.Deployment) Spending {
-	s := Spending{Attempts: 1}
-	if b.cfg.Tokens == 0 && b.cfg.CostUSD == 0 {
-		return s
-	}
-	usage := llm.Usage{Input: b.input(ctx, r), Output: b.cfg.Output}
-	switch {
-	case r.MaxTokens > 0:
-		usage.Output = r.MaxTokens
-	case d.MaxOutput > 0:
-		usage.Output = d.MaxOutput
-	}
-	s.Tokens = usage.Input + usage.Output
-	s.CostUSD, _ = b.price(d).Cost(usage)
-	return s
-}
-
-func (b *Budget) input(ctx context.Context, r *llm.Request) int {
-	if b.cfg.Counter != nil {
-		if n, err := b.cfg.Counter.CountTokens(ctx, r, 0); err == nil {
-			return n
-		}
-	}
-	bytes, media := rough.Input(r)
-	return (bytes+2)/3 + 1500*media
-}
-
-// fits is called with mu held.
-func (b *Budget) fits(want Spending, d *llm.Deployment, at time.Time) error {
-	c := &b.cfg
-	no := func(format string, args ...any) error {
-		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
-		if d != nil {
-			e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
-		}
-		return e
-	}
-	switch {
-	case c.Attempts > 0 && b.spent.Attempts+b.reserved.Attempts+want.Attempts > c.Attempts:
-		return no("the budget's %d attempts are used", c.Attempts)
-	case c.Elapsed > 0 && at.Sub(b.began) >= c.Elapsed:
-		return no("the budget's %v are over", c.Elapsed)
-	case c.Tokens > 0 && b.spent.Tokens+b.reserved.Tokens+want.Tokens > c.Tokens:
-		return no("up to %d tokens do not fit the %d left of the budget's %d", want.Tokens,
-			max(c.Tokens-b.spent.Tokens-b.reserved.Tokens, 0), c.Tokens)
-	case c.CostUSD == 0 || d == nil:
-		return nil
-	case b.price(d) == (llm.Price{}):
-		return no("its price is not known and the budget is in US dollars; set Deployment.Price or BudgetConfig.Price")
-	case want.CostUSD > 0 && b.spent.CostUSD+b.reserved.CostUSD+want.CostUSD > c.CostUSD:
-		return no("up to $%.4g do not fit the $%.4g left of the budget's $%.4g", want.CostUSD,
-			max(c.CostUSD-b.spent.CostUSD-b.reserved.CostUSD, 0), c.CostUSD)
-	}
-	return nil
 }

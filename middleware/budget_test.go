@@ -252,6 +252,23 @@ func TestBudgetTakesInWhatWasSpentElsewhere(t *testing.T) {
 	}
 }
 
+// Counting costs more than all the rest of a budget.
+func TestBudgetCountsTheInputOfACallOnce(t *testing.T) {
+	counted := 0
+	counter := inputCount(func(*llm.Request) int { counted++; return 100 })
+	b, chat := budgeted(middleware.BudgetConfig{CostUSD: 1, Counter: counter}, priced("d", llmtest.Script(llmtest.Fail(llm.Timeout))))
+	if _, err := chat.Call(t.Context(), budgetAsk()); err == nil || counted != 1 {
+		t.Errorf("%v, counted %d times", err, counted)
+	}
+	spent(t, b, 1, 100, 0.0001, true)
+}
+
+type inputCount func(*llm.Request) int
+
+func (f inputCount) CountTokens(_ context.Context, r *llm.Request, _ int) (int, error) {
+	return f(r), nil
+}
+
 func TestBudgetPanicsOnNonsense(t *testing.T) {
 	for want, cfg := range map[string]middleware.BudgetConfig{
 		"there is no ceiling": {}, "Attempts -1": {Attempts: -1}, "CostUSD -1": {CostUSD: -1}, "Tokens -5": {Tokens: -5},
@@ -262,18 +279,5 @@ func TestBudgetPanicsOnNonsense(t *testing.T) {
 				t.Errorf("%+v: %q", cfg, got)
 			}
 		}
-	}
-}
-
-func BenchmarkBudget(b *testing.B) {
-	budget := middleware.NewBudget(middleware.BudgetConfig{CostUSD: 1e9, Tokens: 1 << 50, Attempts: 1 << 50})
-	d, r := priced("d", llmtest.Script()), budgetAsk()
-	a := &llm.Attempt{Start: time.Now(), Usage: llm.Usage{Input: 90, Output: 10}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := budget.Start(b.Context(), r, d, a); err != nil {
-			b.Fatal(err)
-		}
-		budget.End(b.Context(), r, d, a)
 	}
 }

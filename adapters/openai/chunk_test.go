@@ -21,7 +21,7 @@ func FuzzChunk(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"index":1},{"index":0,"delta":{"content":"\u00e9","reasoning":"r","function_call":{"name":"n"}}}]}[DONE]`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if strings.Count(string(in), "[")+strings.Count(string(in), "{") > 500 {
-			t.Skip()
+			return // deeper than the two agree on
 		}
 		var c chunk
 		rest, ok := c.parse(in)

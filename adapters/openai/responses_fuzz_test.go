@@ -48,7 +48,7 @@ func FuzzEvent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if strings.Count(string(in), "[")+strings.Count(string(in), "{") > 500 {
-			t.Skip()
+			return // deeper than the two agree on
 		}
 		var e event
 		rest, ok := e.parse(in)

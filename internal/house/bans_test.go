@@ -188,7 +188,7 @@ func TestBansFindBadCode(t *testing.T) {
 		{"the long any", emptyInterfaces, "var _ interface{ /* nothing */ }", []string{"interface{}"}},
 		{"an interface", emptyInterfaces, "var _ interface{ M() }", nil},
 		{"a sleeping test", func(f *file) []finding { return banned(f, testBans) },
-			"import \"time\"\nfunc f() { time.Sleep(1) }", []string{"time.Sleep"}},
+			"import clock \"time\"\nfunc f() { clock.Sleep(1) }", []string{"Sleep"}},
 		{"an idle test", idleTests, "import \"testing\"\nfunc TestX(t *testing.T) { _ = 1 }", []string{"TestX cannot fail"}},
 		{"an unnamed T", idleTests, "import \"testing\"\nfunc TestX(*testing.T) { _ = 1 }", []string{"TestX cannot fail"}},
 		{"a test that can fail", idleTests, "import \"testing\"\nfunc TestX(t *testing.T) { t.Fail() }", nil},

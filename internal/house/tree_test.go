@@ -148,9 +148,6 @@ func TestExampleRuleFindsNoProgram(t *testing.T) {
 
 // TestEveryExampleRuns runs the examples as a newcomer does, without any key.
 func TestEveryExampleRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs every example; run without -short")
-	}
 	tr := repo(t)
 	dirs, err := tr.exampleDirs()
 	if err != nil {

@@ -221,7 +221,7 @@ func (r *reader) escaped(from int, quote byte) string {
 	return b.String()
 }
 
-// rune reads the digits of \uXXXX, and of a second one where they are a surrogate pair.
+// rune reads the four digits behind \u, and those of a second one where they are a surrogate pair.
 func (r *reader) rune() rune {
 	one, ok := r.hex4()
 	if !ok {

@@ -22,7 +22,7 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if strings.Count(string(in), "[")+strings.Count(string(in), "{") > maxDepth {
-			t.Skip()
+			return // deeper than the two agree on
 		}
 		var s Scan
 		s.Reset(in)
