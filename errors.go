@@ -34,6 +34,7 @@ const (
 	Cooling                  // not tried: the deployment rests
 	Exhausted                // not tried or given up: time, attempts or budget used up
 	Canceled                 // the caller left, or another deployment was faster
+	Queued                   // not answered now: a queue has the work
 	numClasses
 )
 
@@ -43,6 +44,7 @@ const NumClasses = int(numClasses)
 var classNames = [numClasses]string{
 	"unknown", "unavailable", "overloaded", "timeout", "stalled", "rate_limited", "quota", "too_long", "not_found",
 	"unsupported", "bad_output", "interrupted", "invalid", "auth", "refused", "cooling", "exhausted", "canceled",
+	"queued",
 }
 
 // String is the class in lower case with underscores: "rate_limited".

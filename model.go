@@ -69,6 +69,10 @@ type Request struct {
 	// outcome that cannot be known it is neither retried nor moved elsewhere.
 	ReplayUnsafe bool
 
+	// Spent is what was spent on the same work before this call: by an upstream client, or by earlier deliveries from a queue.
+	// Budgets of one call begin with it.
+	Spent Spending `json:"-"`
+
 	// Sink receives the answer while it is produced. nil: whole answer only.
 	Sink Sink `json:"-"`
 
@@ -343,6 +347,24 @@ func (p Price) Cost(u Usage) (usd float64, known bool) {
 	plain := max(u.Input-u.CachedInput-u.CacheWrite, 0)
 	return (float64(plain)*p.Input + float64(u.CachedInput)*cached + float64(u.CacheWrite)*write +
 		float64(u.Output)*p.Output) / 1e6, true
+}
+
+// Spending is what was spent on a piece of work.
+type Spending struct {
+	Attempts int
+	Tokens   int // input and output
+	CostUSD  float64
+	// Estimated says that a part of it is not what a provider reported: attempts that were canceled or broke off, whose bill
+	// may still come, and those whose provider reports no usage.
+	Estimated bool
+}
+
+// Add is the sum of s and o.
+func (s Spending) Add(o Spending) Spending {
+	return Spending{
+		Attempts: s.Attempts + o.Attempts, Tokens: s.Tokens + o.Tokens, CostUSD: s.CostUSD + o.CostUSD,
+		Estimated: s.Estimated || o.Estimated,
+	}
 }
 
 // An Attempt is one row of a call's account: a provider call made, or one that was not made and why.

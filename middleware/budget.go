@@ -36,18 +36,8 @@ type Budget struct {
 	began time.Time
 
 	mu       sync.Mutex
-	spent    Spending
-	reserved Spending
-}
-
-// Spending is what a budget has spent.
-type Spending struct {
-	Attempts int
-	Tokens   int
-	CostUSD  float64
-	// Estimated says that a part of it is not what a provider reported: attempts that were canceled or broke off, whose bill
-	// may still come, and those whose provider reports no usage.
-	Estimated bool
+	spent    llm.Spending
+	reserved llm.Spending
 }
 
 // NewBudget is a budget of which nothing is spent. It panics on negative amounts and without any ceiling.
@@ -82,16 +72,16 @@ func (c *BudgetConfig) check() {
 // an attempt that has begun, apart from Elapsed, so an answer that is longer than reserved for can exceed a ceiling by that
 // much.
 func (b *Budget) Stage() llm.Stage {
-	return budgetStage(b.cfg, func() *Budget { return b })
+	return budgetStage(b.cfg, func(*llm.Request) *Budget { return b })
 }
 
-// EachBudget is the stage "budget" with a budget of its own for each call.
+// EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent.
 func EachBudget(cfg BudgetConfig) llm.Stage {
 	cfg.check()
-	return budgetStage(cfg, func() *Budget { return &Budget{cfg: cfg, began: time.Now()} })
+	return budgetStage(cfg, func(r *llm.Request) *Budget { return &Budget{cfg: cfg, began: time.Now(), spent: r.Spent} })
 }
 
-func budgetStage(cfg BudgetConfig, of func() *Budget) llm.Stage {
+func budgetStage(cfg BudgetConfig, of func(*llm.Request) *Budget) llm.Stage {
 	return llm.Stage{Name: "budget", Config: cfg, Wrap: wrapping("Budget", func(next llm.Caller) llm.Caller {
 		return &budgeted{next: next, cfg: cfg, of: of}
 	})}
@@ -100,7 +90,7 @@ func budgetStage(cfg BudgetConfig, of func() *Budget) llm.Stage {
 type budgeted struct {
 	next llm.Caller
 	cfg  BudgetConfig
-	of   func() *Budget
+	of   func(*llm.Request) *Budget
 }
 
 func (s *budgeted) Describe() llm.Node {
@@ -111,7 +101,7 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	if req == nil {
 		return s.next.Call(ctx, nil)
 	}
-	b, limited := s.of(), ctx
+	b, limited := s.of(req), ctx
 	if s.cfg.Elapsed > 0 {
 		end := b.began.Add(s.cfg.Elapsed)
 		if theirs, ok := ctx.Deadline(); !ok || end.Before(theirs) {
@@ -132,7 +122,7 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 }
 
 // Spent is what was spent so far, without what is reserved for attempts under way.
-func (b *Budget) Spent() Spending {
+func (b *Budget) Spent() llm.Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.spent
@@ -140,17 +130,10 @@ func (b *Budget) Spent() Spending {
 
 // Charge adds what was spent elsewhere on the same work, such as the attempts of an upstream client (see
 // [UpstreamAttempts]). It may exceed a ceiling; then nothing more is started.
-func (b *Budget) Charge(s Spending) {
+func (b *Budget) Charge(s llm.Spending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spent.add(s, 1)
-}
-
-func (s *Spending) add(o Spending, sign int) {
-	s.Attempts += sign * o.Attempts
-	s.Tokens += sign * o.Tokens
-	s.CostUSD += float64(sign) * o.CostUSD
-	s.Estimated = s.Estimated || o.Estimated
+	b.spent = b.spent.Add(s)
 }
 
 // String is what is spent of what: "2 of 3 attempts, 1200 of 5000 tokens, $0.0031 of $0.02".

@@ -23,7 +23,7 @@ type countedInput struct {
 
 // Ask refuses what does not fit. Where the deployment is not known, only its own part is asked for: an attempt and time.
 func (g *budgetGate) Ask(ctx context.Context, r *llm.Request, d *llm.Deployment, at time.Time) error {
-	want := Spending{Attempts: 1}
+	want := llm.Spending{Attempts: 1}
 	if d != nil {
 		want = g.worst(ctx, r, d)
 	}
@@ -40,18 +40,18 @@ func (g *budgetGate) Start(ctx context.Context, r *llm.Request, d *llm.Deploymen
 	if err := g.fits(want, d, a.Start); err != nil {
 		return ctx, err
 	}
-	g.reserved.add(want, 1)
+	g.reserved = g.reserved.Add(want)
 	return ctx, nil
 }
 
 // End settles what Start reserved.
 func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) {
 	want := g.worst(ctx, r, d)
-	is := Spending{Attempts: 1}
+	is := llm.Spending{Attempts: 1}
 	usage := a.Usage
 	switch {
 	case a.Skipped != "":
-		is = Spending{}
+		is = llm.Spending{}
 	case usage == (llm.Usage{}) && (a.Err == nil || a.Commit != llm.CommitNone):
 		usage = llm.Usage{Input: g.input(ctx, r), Estimated: true} // the provider had it, and may bill it
 		fallthrough
@@ -61,8 +61,8 @@ func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment,
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reserved.add(want, -1)
-	g.spent.add(is, 1)
+	g.reserved = g.reserved.Add(llm.Spending{Attempts: -want.Attempts, Tokens: -want.Tokens, CostUSD: -want.CostUSD})
+	g.spent = g.spent.Add(is)
 }
 
 func (b *Budget) price(d *llm.Deployment) llm.Price {
@@ -73,8 +73,8 @@ func (b *Budget) price(d *llm.Deployment) llm.Price {
 }
 
 // worst is the most that an attempt can cost.
-func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deployment) Spending {
-	s := Spending{Attempts: 1}
+func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deployment) llm.Spending {
+	s := llm.Spending{Attempts: 1}
 	if g.cfg.Tokens == 0 && g.cfg.CostUSD == 0 {
 		return s
 	}
@@ -105,7 +105,7 @@ func (g *budgetGate) input(ctx context.Context, r *llm.Request) int {
 }
 
 // fits is called with mu held.
-func (b *Budget) fits(want Spending, d *llm.Deployment, at time.Time) error {
+func (b *Budget) fits(want llm.Spending, d *llm.Deployment, at time.Time) error {
 	c := &b.cfg
 	no := func(format string, args ...any) error {
 		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}

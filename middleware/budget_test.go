@@ -231,7 +231,7 @@ func TestBudgetTakesInWhatWasSpentElsewhere(t *testing.T) {
 	b, chat := budgeted(middleware.BudgetConfig{Attempts: 3}, priced("d", model))
 	h := http.Header{}
 	middleware.WriteAttempts(h, 2)
-	b.Charge(middleware.Spending{Attempts: middleware.UpstreamAttempts(h)})
+	b.Charge(llm.Spending{Attempts: middleware.UpstreamAttempts(h)})
 	_, first := chat.Call(t.Context(), budgetAsk())
 	_, second := chat.Call(t.Context(), budgetAsk())
 	if first != nil || !errors.Is(second, llm.Exhausted) || model.Count() != 1 {

@@ -47,6 +47,10 @@ type Reaction struct {
 	Cools     Scope
 	// Long rests for CooldownConfig.Long instead of Rest: waiting a minute will not help.
 	Long bool
+	// Waits says that time may mend it, so that work which may wait can be queued.
+	Waits bool
+	// Closed says that the caller has to hear of it: neither a queue nor a stand-in takes the place of the error.
+	Closed bool
 }
 
 // Reactions says what each class leads to. In a stage's configuration it holds the rows that differ from
@@ -57,24 +61,25 @@ type Reactions map[llm.Class]Reaction
 func DefaultReactions() Reactions {
 	return Reactions{
 		llm.Unknown:     {},
-		llm.Unavailable: {Again: Always, Elsewhere: Anywhere, Cools: Itself},
-		llm.Overloaded:  {Again: Always, Elsewhere: Anywhere, Cools: Itself},
-		llm.Timeout:     {Again: Always, Elsewhere: Anywhere, Cools: Itself},
-		llm.Stalled:     {Elsewhere: Anywhere, Cools: Itself},
-		llm.RateLimited: {Again: Always, Elsewhere: Anywhere, Cools: SharedQuota},
-		llm.Quota:       {Elsewhere: Approved, Cools: SharedCredential, Long: true},
+		llm.Unavailable: {Again: Always, Elsewhere: Anywhere, Cools: Itself, Waits: true},
+		llm.Overloaded:  {Again: Always, Elsewhere: Anywhere, Cools: Itself, Waits: true},
+		llm.Timeout:     {Again: Always, Elsewhere: Anywhere, Cools: Itself, Waits: true},
+		llm.Stalled:     {Elsewhere: Anywhere, Cools: Itself, Waits: true},
+		llm.RateLimited: {Again: Always, Elsewhere: Anywhere, Cools: SharedQuota, Waits: true},
+		llm.Quota:       {Elsewhere: Approved, Cools: SharedCredential, Long: true, Waits: true},
 		llm.TooLong:     {Elsewhere: Larger},
 		llm.NotFound:    {Elsewhere: Anywhere, Cools: Itself},
 		llm.Unsupported: {Elsewhere: Anywhere},
 		llm.BadOutput:   {Again: Once, Elsewhere: Anywhere},
-		llm.Interrupted: {Again: Always, Elsewhere: Anywhere, Cools: Itself},
-		llm.Invalid:     {},
-		llm.Auth:        {},
-		llm.Refused:     {},
-		llm.Cooling:     {Elsewhere: Anywhere},
+		llm.Interrupted: {Again: Always, Elsewhere: Anywhere, Cools: Itself, Waits: true},
+		llm.Invalid:     {Closed: true},
+		llm.Auth:        {Closed: true},
+		llm.Refused:     {Closed: true},
+		llm.Cooling:     {Elsewhere: Anywhere, Waits: true},
 		// Time or attempts that are used up for one deployment may do for another; who moves the call asks first.
-		llm.Exhausted: {Elsewhere: Anywhere},
-		llm.Canceled:  {},
+		llm.Exhausted: {Elsewhere: Anywhere, Waits: true},
+		llm.Canceled:  {Closed: true},
+		llm.Queued:    {Closed: true},
 	}
 }
 

@@ -1,0 +1,2 @@
+// Package policy builds gateways from policy cards: YAML in, Callers out.
+package policy

@@ -1,0 +1,3 @@
+module github.com/modelchain/llm/policy
+
+go 1.26.0

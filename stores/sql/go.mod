@@ -1,0 +1,3 @@
+module github.com/modelchain/llm/stores/sql
+
+go 1.26.0

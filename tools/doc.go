@@ -1,0 +1,2 @@
+// Package tools runs the tools that a model asks for, each effect once.
+package tools
