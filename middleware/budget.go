@@ -59,6 +59,24 @@ func (c *BudgetConfig) check() {
 	}
 }
 
+// room is all that the ceilings allow.
+func (c *BudgetConfig) room() Room {
+	r := NoLimit()
+	if c.Elapsed > 0 {
+		r.Time = c.Elapsed
+	}
+	if c.Attempts > 0 {
+		r.Attempts = c.Attempts
+	}
+	if c.Tokens > 0 {
+		r.Tokens = c.Tokens
+	}
+	if c.CostUSD > 0 {
+		r.CostUSD = c.CostUSD
+	}
+	return r
+}
+
 // Stage is the stage "budget": every attempt of the calls beneath is reserved for before it is made, settled with what the
 // provider reports, and released if it cost nothing. An attempt that does not fit is refused at no cost with class Exhausted,
 // before a wait for it too, so that a fallback goes on to a cheaper deployment: a model that is Free stays usable when the

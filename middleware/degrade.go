@@ -17,9 +17,11 @@ type DegradeConfig struct {
 	// Answer makes a stand-in for the answer to a request that failed with err, if there is no last good one. It may return nil
 	// for none. It must be safe for concurrent use. nil: none. See [StandIn].
 	Answer func(ctx context.Context, req *llm.Request, err *llm.Error) *llm.Response
-	// For lists the classes of failure that a stand-in is given for. nil: all but Invalid, Auth, Refused and Canceled, which
-	// the caller has to hear of.
+	// For lists the classes of failure that a stand-in is given for. nil: all but those that are Closed, such as Invalid, Auth and
+	// Refused, which the caller has to hear of.
 	For []llm.Class
+	// Reactions holds the rows that differ from DefaultReactions. nil: none.
+	Reactions Reactions
 }
 
 // Degrade is the stage "degrade": where nobody could answer, it gives a stand-in in the place of the error: the last good
@@ -35,14 +37,16 @@ func Degrade(cfg DegradeConfig) llm.Stage {
 		panic("llm/middleware: Degrade: there is nothing to stand in; set LastGood or Answer, or leave the stage out")
 	}
 	cfg.For = slices.Clone(cfg.For)
+	reactions := cfg.Reactions.table()
 	return llm.Stage{Name: "degrade", Config: cfg, Wrap: wrapping("Degrade", func(next llm.Caller) llm.Caller {
-		return &degrade{next: next, cfg: cfg}
+		return &degrade{next: next, cfg: cfg, reactions: reactions}
 	})}
 }
 
 type degrade struct {
-	next llm.Caller
-	cfg  DegradeConfig
+	next      llm.Caller
+	cfg       DegradeConfig
+	reactions *table
 }
 
 func (s *degrade) Describe() llm.Node {
@@ -59,7 +63,11 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 		s.cfg.LastGood.keep(r, resp)
 		return resp, nil
 	}
-	if handed.Deltas() > 0 || ctx.Err() != nil && llm.ClassOf(err) == llm.Canceled || !s.standsInFor(llm.ClassOf(err)) {
+	f := FailureOf(err, handed.Deltas() > 0)
+	state := State{
+		rows: s.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Degrade: DegradeOption{Open: true, For: s.cfg.For},
+	}
+	if state.decide(&f).Action != ActionDegrade {
 		return nil, err
 	}
 	stand := s.cfg.LastGood.of(r)
@@ -75,17 +83,6 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: &out, Err: failed}
 	}
 	return &out, nil
-}
-
-func (s *degrade) standsInFor(c llm.Class) bool {
-	if s.cfg.For != nil {
-		return slices.Contains(s.cfg.For, c)
-	}
-	switch c {
-	case llm.Invalid, llm.Auth, llm.Refused, llm.Canceled:
-		return false
-	}
-	return true
 }
 
 // StandIn is a DegradeConfig.Answer that says text, with {{wait}} in it replaced by the time after which it is worth coming

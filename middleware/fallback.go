@@ -102,17 +102,16 @@ type fallback struct {
 // route is one of the callers and what is known of it beforehand.
 type route struct {
 	llm.Caller
-	node   llm.Node
-	label  string
-	only   *llm.Deployment // the one beneath. nil: none, or several
-	first  *llm.Deployment // the first beneath. nil: none
-	names  []string        // of all beneath
-	window int             // the largest beneath. 0: unknown
-	budget *RetryBudget    // of moves to it
-	forAll bool            // it lists no classes
-	forSet [llm.NumClasses]bool
-	double bool // the same as an earlier one
-	opaque bool // beneath are Callers that do not say what they are made of
+	node    llm.Node
+	label   string
+	only    *llm.Deployment // the one beneath. nil: none, or several
+	first   *llm.Deployment // the first beneath. nil: none
+	names   []string        // of all beneath
+	window  int             // the largest beneath. 0: unknown
+	budget  *RetryBudget    // of moves to it
+	classes []llm.Class     // that it lists. nil: none, which is all
+	double  bool            // the same as an earlier one
+	opaque  bool            // beneath are Callers that do not say what they are made of
 
 	// What ends its share of the time, so that next has some, by whose deadline it is. next is nil if none would follow.
 	next               *route
@@ -121,18 +120,17 @@ type route struct {
 }
 
 func (f *fallback) newRoute(i int, c llm.Caller) route {
-	rt := route{Caller: c, forAll: true, budget: NewRetryBudget(f.cfg.Budget)}
+	rt := route{Caller: c, budget: NewRetryBudget(f.cfg.Budget)}
 	if r, ok := c.(*Route); ok && r != nil {
 		c = *r
 	}
 	if r, ok := c.(Route); ok {
-		rt.Caller, rt.forAll = r.Caller, r.For == nil
+		rt.Caller, rt.classes = r.Caller, slices.Clone(r.For)
 		for _, class := range r.For {
 			if f.reactions.of(class).Elsewhere == Nowhere {
 				panic(fmt.Sprintf("llm/middleware: %s: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+
 					"override its row in %[1]sConfig.Reactions", f.name, i+1, class))
 			}
-			rt.forSet[class] = true
 		}
 	}
 	if isNil(rt.Caller) {
@@ -191,7 +189,7 @@ func (f *fallback) afterStall(i int) *route {
 		return nil
 	}
 	for j := i + 1; j < len(f.routes); j++ {
-		if rt := &f.routes[j]; !rt.double && t.unfit(rt) == nil {
+		if rt := &f.routes[j]; !rt.double && t.unfit(rt, nil) == nil {
 			return rt
 		}
 	}

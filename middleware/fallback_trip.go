@@ -48,13 +48,8 @@ type trip struct {
 	tried  []string
 	cost   int // what the move to the route tried last took from its budget
 
-	// What the next route has to stand in for.
-	class     llm.Class
-	behind    llm.Class   // what class is about: the failure that began a rest
-	real      bool        // a provider has really failed
-	approvals []llm.Class // that it must name
-	larger    bool        // than window
-	window    int
+	demands Demands // of the next route
+	real    bool    // a provider has really failed
 }
 
 // miss is a route without an answer.
@@ -73,13 +68,14 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 	for {
 		m := t.missed(err)
 		t.settle(m)
-		switch {
-		case t.handed.Deltas() > 0:
+		switch t.stays(m) {
+		case ReasonNone:
+		case ReasonHanded:
 			return nil, t.withEarlier(delivered(err))
-		case m.err.Class == llm.Canceled || t.f.reactions.of(m.err.Class).Elsewhere == Nowhere:
-			return nil, t.withEarlier(err)
-		case t.r.ReplayUnsafe && m.err.Commit != llm.CommitNone:
+		case ReasonUncertain:
 			return nil, t.withEarlier(uncertain(err))
+		default:
+			return nil, t.withEarlier(err)
 		}
 		t.standInFor(m)
 		next := t.move(ctx)
@@ -131,6 +127,28 @@ func (t *trip) missed(err error) miss {
 	return m
 }
 
+// stays says why the call does not move after m, whatever other routes there are. ReasonNone: it may.
+func (t *trip) stays(m miss) Reason {
+	f := m.failure()
+	f.Handed = t.handed.Deltas() > 0
+	if d := t.state().decide(&f); d.NoFallback != ReasonNoRoute {
+		return d.NoFallback
+	}
+	return ReasonNone
+}
+
+// failure is m as Decide sees it. Whether a part was handed out, the trip knows.
+func (m *miss) failure() Failure {
+	f := FailureOf(m.err, false)
+	f.Handed, f.Window = false, m.route.window
+	return f
+}
+
+// state is what Decide is asked about: routes, and nothing else.
+func (t *trip) state() *State {
+	return &State{rows: t.f.reactions, ReplayUnsafe: t.r != nil && t.r.ReplayUnsafe, Left: NoLimit()}
+}
+
 // standInFor makes m what the next route has to suit. Where a provider has really failed, a route that was passed over
 // after it changes nothing.
 func (t *trip) standInFor(m miss) {
@@ -138,17 +156,8 @@ func (t *trip) standInFor(m miss) {
 		return
 	}
 	t.real = t.real || m.called
-	t.class, t.behind = m.err.Class, behind(m.err)
-	demands := t.class
-	if t.f.reactions.of(t.behind).Elsewhere == Approved { // a rest does not lift what its cause demands
-		demands = t.behind
-	}
-	switch t.f.reactions.of(demands).Elsewhere {
-	case Approved:
-		t.approvals = append(t.approvals, demands)
-	case Larger:
-		t.larger, t.window = true, m.route.window
-	}
+	f := m.failure()
+	t.demands = t.demands.add(t.state(), &f)
 }
 
 // behind is the class of the failure that began a rest, and of any other error its own.
@@ -175,23 +184,19 @@ func (t *trip) move(ctx context.Context) context.Context {
 		if t.isDone(rt) {
 			continue
 		}
-		why := t.unfit(rt)
-		switch {
-		case why != nil:
-		case over != nil:
-			why = llm.AsError(over)
-		case rt.only != nil:
-			if denied := t.r.Ask(ctx, rt.only, time.Now()); denied != nil {
-				why = llm.AsError(denied)
+		why, cost := t.unfit(rt, nil), 0
+		if why == nil {
+			denied := over
+			if denied == nil && rt.only != nil {
+				denied = t.r.Ask(ctx, rt.only, time.Now())
 			}
+			why = t.unfit(rt, denied)
 		}
 		if why == nil {
-			cost, ok := rt.budget.withdraw(t.class)
-			if ok {
+			if cost, why = rt.afford(t); why == nil {
 				t.at, t.cost = i, cost
 				return ctx
 			}
-			why = &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf("its budget for standing in is used up (%v)", rt.budget)}
 		}
 		t.passOver(rt, why)
 	}
@@ -203,22 +208,35 @@ func (t *trip) isDone(rt *route) bool {
 	return rt.double || rt.only != nil && slices.Contains(t.tried, rt.only.Name)
 }
 
-// unfit says why rt does not stand in for the failures so far. nil: it does.
-func (t *trip) unfit(rt *route) *llm.Error {
-	for _, c := range t.approvals {
-		if !rt.forSet[c] {
-			return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf("it is not approved for %v", c)}
-		}
+// unfit says why rt, which a gate denies or not, does not stand in for the failures so far. nil: it does.
+func (t *trip) unfit(rt *route, denied error) *llm.Error {
+	option := RouteOption{For: rt.classes, Window: rt.window, Denied: denied}
+	why := t.state().noRoute(&option, &t.demands)
+	e := &llm.Error{Class: llm.Unsupported, Message: why.String()}
+	switch why {
+	case ReasonNone:
+		return nil
+	case ReasonUnapproved:
+		e.Message = fmt.Sprintf("it is not approved for %v", t.demands.named.without(classesOf(rt.classes)))
+	case ReasonNotForThis:
+		e.Message = fmt.Sprintf("it does not stand in for %v", t.demands.behind)
+	case ReasonWindowUnknown:
+		e.Class = llm.TooLong
+	case ReasonNotLarger:
+		e.Class, e.Message = llm.TooLong, fmt.Sprintf("its window of %d is not larger", rt.window)
+	case ReasonDenied:
+		return llm.AsError(denied)
 	}
-	switch {
-	case !rt.forAll && !rt.forSet[t.class] && !rt.forSet[t.behind]:
-		return &llm.Error{Class: llm.Unsupported, Message: fmt.Sprintf("it does not stand in for %v", t.behind)}
-	case t.larger && rt.window == 0:
-		return &llm.Error{Class: llm.TooLong, Message: "its window is unknown, a larger one is needed"}
-	case t.larger && rt.window <= t.window:
-		return &llm.Error{Class: llm.TooLong, Message: fmt.Sprintf("its window of %d is not larger", rt.window)}
+	return e
+}
+
+// afford takes what a move to rt costs from its budget, or says why it cannot.
+func (rt *route) afford(t *trip) (cost int, why *llm.Error) {
+	cost, ok := rt.budget.withdraw(t.demands.class)
+	if !ok {
+		return 0, &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf("its budget for standing in is used up (%v)", rt.budget)}
 	}
-	return nil
+	return cost, nil
 }
 
 // passOver notes that rt is not called, and why.

@@ -55,7 +55,7 @@ func (h *hedge) race(ctx context.Context, e *entry, began time.Time, delay time.
 	x := &race{
 		h: h, ctx: ctx, r: e.r, fork: e.r.Fork(), began: began, delay: delay, rows: e.began,
 		// What is hedged with stands in for one that is slow.
-		trip: trip{f: h.f, class: llm.Stalled, behind: llm.Stalled},
+		trip: trip{f: h.f, demands: Demands{class: llm.Stalled, behind: llm.Stalled}},
 	}
 	defer x.leave() // a panic too ends the branches
 	x.mu.Lock()
@@ -123,7 +123,7 @@ func (t *trip) hasNext(ctx context.Context) bool {
 	}
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
-		if !t.isDone(rt) && t.unfit(rt) == nil && (rt.only == nil || t.r.Ask(ctx, rt.only, now) == nil) && rt.budget.covers(t.class) {
+		if !t.isDone(rt) && t.unfit(rt, nil) == nil && (rt.only == nil || t.r.Ask(ctx, rt.only, now) == nil) && rt.budget.covers(t.demands.class) {
 			return true
 		}
 	}
@@ -180,7 +180,7 @@ func (x *race) failed(b *runner, err error) (next *runner) {
 	m := x.missed(b, err)
 	switch {
 	case x.closed:
-	case m.err.Class == llm.Canceled || x.h.f.reactions.of(m.err.Class).Elsewhere == Nowhere:
+	case x.trip.stays(m) != ReasonNone:
 		x.final, x.closed = &m, true
 	default:
 		x.trip.standInFor(m)

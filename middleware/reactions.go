@@ -83,6 +83,9 @@ func DefaultReactions() Reactions {
 	}
 }
 
+// defaults is DefaultReactions made ready.
+var defaults = Reactions(nil).table()
+
 // table is Reactions made ready for calls.
 type table [llm.NumClasses]Reaction
 

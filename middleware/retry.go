@@ -114,29 +114,41 @@ func (s *retry) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 // repeat goes on after the first failure.
 func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress, err error) (*llm.Response, error) {
 	var pace *backoff.ExponentialBackOff
-	var once [llm.NumClasses]bool
+	var once classSet
 	for n := 1; ; n++ {
 		last := llm.AsError(err)
-		switch {
-		case handed.Deltas() > 0:
+		failure := FailureOf(last, false)
+		failure.Handed = handed.Deltas() > 0
+		state := State{
+			rows: s.reactions, ReplayUnsafe: r != nil && r.ReplayUnsafe, Left: NoLimit(),
+			Retry: RetryOption{Left: s.cfg.Max - n + 1, Repeated: once.has(last.Class), MaxWait: s.cfg.MaxWait},
+		}
+		switch d := state.decide(&failure); {
+		case d.NoRetry == ReasonHanded:
 			return nil, delivered(err)
-		case !s.again(last, &once):
-			return nil, err
-		case r != nil && r.ReplayUnsafe && last.Commit != llm.CommitNone:
+		case d.NoRetry == ReasonUncertain:
 			return nil, deniedFirst(n, uncertain(err), "its outcome is not known")
-		case n > s.cfg.Max:
-			return nil, err
-		case ctx.Err() != nil:
+		case d.Action == ActionRetry && ctx.Err() != nil:
 			return nil, endedWaiting(ctx, err, 0)
+		case d.Action == ActionRetry:
+		default:
+			return nil, deniedFirst(n, err, s.denied(r, last, d.NoRetry, nil))
 		}
 		if pace == nil {
 			pace = s.newPace()
 		}
 		wait := s.wait(pace, last)
-		cost, denied := s.allowed(ctx, r, last, wait)
-		if denied != nil {
-			return nil, deniedFirst(n, err, denied.Error())
+		state.Retry.Pause, state.Retry.Denied = wait, r.Ask(ctx, s.deployment, time.Now().Add(wait))
+		cost := 0
+		if state.Retry.Denied == nil {
+			var ok bool
+			cost, ok = s.cfg.Budget.withdraw(last.Class)
+			state.Retry.Unfunded = !ok
 		}
+		if d := state.decide(&failure); d.Action != ActionRetry {
+			return nil, deniedFirst(n, err, s.denied(r, last, d.NoRetry, state.Retry.Denied))
+		}
+		once |= 1 << last.Class
 		start := time.Now()
 		if !sleepUnlessDone(ctx, wait) {
 			s.cfg.Budget.deposit(cost)
@@ -148,73 +160,49 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 			if ctx.Err() != nil {
 				return nil, endedWaiting(ctx, err, time.Since(start))
 			}
-			skipRetry(r, last, llm.AsError(denied))
-			return nil, deniedFirst(n, err, denied.Error())
+			return nil, deniedFirst(n, err, s.denied(r, last, ReasonDenied, denied))
 		}
 		r.Waited(time.Since(start))
-		resp, failure := s.next.Call(ctx, r)
-		if failure != nil && llm.ClassOf(failure) == llm.Cooling {
+		resp, failed := s.next.Call(ctx, r)
+		if failed != nil && llm.ClassOf(failed) == llm.Cooling {
 			s.cfg.Budget.deposit(cost) // it was not tried, so the failure before stands
 			return nil, err
 		}
-		s.cfg.Budget.settle(cost, failure)
-		if failure == nil {
+		s.cfg.Budget.settle(cost, failed)
+		if failed == nil {
 			return resp, nil
 		}
-		err = failure
+		err = failed
 	}
 }
 
-// again reports whether e's kind of failure is repeated. once marks the classes that were repeated already.
-func (s *retry) again(e *llm.Error, once *[llm.NumClasses]bool) bool {
-	switch e.Class {
-	case llm.Cooling, llm.Exhausted, llm.Canceled:
-		return false
+// denied enters into the account that a retry which last's class allows was not made, and returns why. "": there was no such
+// retry.
+func (s *retry) denied(r *llm.Request, last *llm.Error, why Reason, gate error) string {
+	e := &llm.Error{Class: llm.Exhausted, RetryAfter: last.RetryAfter}
+	switch why {
+	case ReasonComesBack:
+		e.Message = fmt.Sprintf("it comes back in %v", last.RetryAfter)
+	case ReasonLongWait:
+		e.Message = fmt.Sprintf("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
+	case ReasonUnfunded:
+		e.Message = fmt.Sprintf("the retry budget is used up (%v)", s.cfg.Budget)
+	case ReasonDenied:
+		e = llm.AsError(gate)
+	default:
+		return ""
 	}
-	if e.Advice == llm.AdviceDontRetry {
-		return false
-	}
-	switch row := s.reactions.of(e.Class); {
-	case row.Again == Always || e.Class == llm.Unknown && e.Advice == llm.AdviceRetry:
-		return true
-	case row.Again == Once && !once[e.Class]:
-		once[e.Class] = true
-		return true
-	}
-	return false
-}
-
-// allowed takes the cost of a retry after wait from the budget, or says why it would not be let through, in the account too.
-func (s *retry) allowed(ctx context.Context, r *llm.Request, last *llm.Error, wait time.Duration) (cost int, denied error) {
-	deny := func(format string, args ...any) error {
-		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...), RetryAfter: last.RetryAfter}
-		skipRetry(r, last, e)
-		return e
-	}
-	switch {
-	case last.CoolUntil && last.RetryAfter > 0:
-		return 0, deny("it comes back in %v", last.RetryAfter)
-	case last.RetryAfter > s.cfg.MaxWait:
-		return 0, deny("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
-	}
-	if denied := r.Ask(ctx, s.deployment, time.Now().Add(wait)); denied != nil {
-		skipRetry(r, last, llm.AsError(denied))
-		return 0, denied
-	}
-	cost, ok := s.cfg.Budget.withdraw(last.Class)
-	if !ok {
-		return 0, deny("the retry budget is used up (%v)", s.cfg.Budget)
-	}
-	return cost, nil
+	skipRetry(r, last, e)
+	return strings.TrimPrefix(e.Error(), "llm: ")
 }
 
 // deniedFirst is err, after n attempts, with why no retry followed. After a retry that failed as well it says nothing.
 func deniedFirst(n int, err error, why string) error {
-	if n > 1 {
+	if n > 1 || why == "" {
 		return err
 	}
 	e := llm.CopyError(err)
-	e.RetryDenied = strings.TrimPrefix(why, "llm: ")
+	e.RetryDenied = why
 	return e
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/modelchain/llm"
 )
 
-// An Outcome says how a call ended, seen from the application. The first five are disjoint and cover every call whose
-// caller stayed to the end; Canceled is none of them, as nobody failed.
+// An Outcome says how a call ended, seen from the application. The first five are disjoint and cover every call that ended with
+// its caller there; Queued is none of them, as it has not ended, nor is Canceled, as nobody failed.
 type Outcome string
 
 // The outcomes.
@@ -24,12 +24,14 @@ const (
 	OutcomeDegraded Outcome = "degraded"
 	// OutcomeFailed: the caller got an error.
 	OutcomeFailed Outcome = "failed_closed"
+	// OutcomeQueued: a queue has the work.
+	OutcomeQueued Outcome = "queued"
 	// OutcomeCanceled: the caller left, or its sink failed.
 	OutcomeCanceled Outcome = "canceled"
 )
 
 func allOutcomes() []Outcome {
-	return []Outcome{OutcomePrimary, OutcomeRetry, OutcomeFallback, OutcomeDegraded, OutcomeFailed, OutcomeCanceled}
+	return []Outcome{OutcomePrimary, OutcomeRetry, OutcomeFallback, OutcomeDegraded, OutcomeFailed, OutcomeQueued, OutcomeCanceled}
 }
 
 // OutcomeOf is how a call ended, from the account on what left its pipeline.
@@ -109,6 +111,8 @@ func (m moves) outcome(rows []llm.Attempt, resp *llm.Response, err error) Outcom
 	switch {
 	case err != nil && llm.ClassOf(err) == llm.Canceled:
 		return OutcomeCanceled
+	case err != nil && llm.ClassOf(err) == llm.Queued:
+		return OutcomeQueued
 	case err != nil || resp == nil:
 		return OutcomeFailed
 	case resp.Degraded:

@@ -61,6 +61,11 @@ func TokenRouter(cfg TokenRouterConfig) llm.Caller {
 	if !isNil(cfg.Long) {
 		t.long = newBranch(cfg.Long)
 	}
+	for c := range llm.Class(llm.NumClasses) {
+		if t.reactions.of(c).Elsewhere == Larger {
+			t.longFor = append(t.longFor, c)
+		}
+	}
 	if cfg.Margin == 0 {
 		cfg.Margin = 0.05
 	}
@@ -89,6 +94,7 @@ func TokenRouter(cfg TokenRouterConfig) llm.Caller {
 type tokenRouter struct {
 	cfg          TokenRouterConfig
 	reactions    *table
+	longFor      []llm.Class // that a larger window mends
 	normal, long branch
 	first        *llm.Deployment // without a window if Normal has no deployments that show
 	margin       int             // kept free in the first window
@@ -144,6 +150,19 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	}
 	r.Skip(m.unfit(t.first, t.margin))
 	return t.call(ctx, r, &t.long)
+}
+
+// notLonger says why a call that failed in Normal does not move to Long. ReasonNone: it does.
+func (t *tokenRouter) notLonger(err error, handed llm.Progress, r *llm.Request) Reason {
+	e := llm.AsError(err)
+	f := FailureOf(err, false)
+	f.Handed = handed.Deltas() > 0
+	long := RouteOption{For: t.longFor, Window: 1}
+	if !t.long.larger(t.refused(e)) {
+		f.Window = long.Window
+	}
+	s := State{rows: t.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Routes: []RouteOption{long}}
+	return s.decide(&f).NoFallback
 }
 
 // call calls b and tells the counter of the deployment that answered what the provider counted.
@@ -207,15 +226,14 @@ func (t *tokenRouter) callNormal(ctx context.Context, req *llm.Request) (*llm.Re
 	if err == nil {
 		return resp, nil
 	}
-	e := llm.AsError(err)
-	if t.reactions.of(e.Class).Elsewhere != Larger || !t.long.larger(t.refused(e)) {
-		return nil, err
-	}
-	switch {
-	case handed.Deltas() > 0:
+	switch t.notLonger(err, handed, r) {
+	case ReasonNone:
+	case ReasonHanded:
 		return nil, delivered(err)
-	case r.ReplayUnsafe && e.Commit != llm.CommitNone:
+	case ReasonUncertain:
 		return nil, uncertain(err)
+	default:
+		return nil, err
 	}
 	if denied := r.Ask(ctx, only(t.long.Caller), time.Now()); denied != nil {
 		r.Skip(t.notMoved(denied))
