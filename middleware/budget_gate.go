@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,16 @@ func (g *budgetGate) Ask(ctx context.Context, r *llm.Request, d *llm.Deployment,
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.fits(want, d, at)
+}
+
+// attemptsLeft is how many attempts are neither made nor under way. math.MaxInt: they are not bounded.
+func (b *Budget) attemptsLeft() int {
+	if b.cfg.Attempts == 0 {
+		return math.MaxInt
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cfg.Attempts - b.spent.Attempts - b.reserved.Attempts
 }
 
 // Start reserves for an attempt.

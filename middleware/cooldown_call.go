@@ -17,7 +17,36 @@ type cooldown struct {
 }
 
 func (s *cooldown) Describe() llm.Node {
-	return llm.Node{Name: "cooldown", Config: s.all.cfg, Children: []llm.Node{llm.Describe(s.next)}}
+	return llm.Node{Name: "cooldown", Config: cooldownNode{s}, Children: []llm.Node{llm.Describe(s.next)}}
+}
+
+// cooldownNode is the configuration that a node shows, by which a fallback finds the stage.
+type cooldownNode struct{ stage *cooldown }
+
+func (n cooldownNode) String() string { return llm.Settings(n.stage.all.cfg) }
+
+// cooldownsIn are the stages in an onion whose rest keeps a call from d.
+func cooldownsIn(n llm.Node, d *llm.Deployment) (found []*cooldown) {
+	if c, ok := n.Config.(cooldownNode); ok && c.stage.deployment == d {
+		found = append(found, c.stage)
+	}
+	for _, child := range n.Children {
+		found = append(found, cooldownsIn(child, d)...)
+	}
+	return found
+}
+
+// rests is how long calls are refused yet. 0: the next one is let through, if only as a probe.
+func (s *cooldown) rests(now time.Time) (longest time.Duration) {
+	for _, c := range s.cells {
+		if c == nil {
+			continue
+		}
+		if st := c.state.Load(); st.resting {
+			longest = max(longest, st.wait(now))
+		}
+	}
+	return longest
 }
 
 func (s *cooldown) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {

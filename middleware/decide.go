@@ -46,8 +46,9 @@ type Decision struct {
 //
 // In order: nothing follows on an answer that was handed out in part, on a caller who left, or on an outcome that is not
 // known of a request that may act on the world. Else the call is repeated where its class allows it and the wait fits;
-// else the first route that is healthy, approved and fits takes over, however long the first deployment asks to wait; else
-// work that time may mend is queued; else a stand-in is given; else the call fails closed. Less of a budget never allows more.
+// else the first route that is healthy, approved and fits takes over, however long the first deployment asks to wait, and
+// gets the last attempt that is left, which is no repetition; else work that time may mend is queued; else a stand-in is
+// given; else the call fails closed. Less of a budget never allows more.
 func Decide(f Failure, s State) Decision { return s.decide(&f) }
 
 func (s *State) decide(f *Failure) Decision {
@@ -117,6 +118,10 @@ func (s *State) noRetry(f *Failure, row Reaction) Reason {
 		return ReasonDenied
 	case r.Unfunded:
 		return ReasonUnfunded
+	case s.Left.Attempts == 1:
+		if _, why := s.route(f, row); why == ReasonNone {
+			return ReasonKept
+		}
 	}
 	return s.Left.lacks(&r.Need, max(r.Pause, f.Wait))
 }

@@ -30,6 +30,7 @@ const (
 	ReasonNoneLeft
 	ReasonComesBack
 	ReasonLongWait
+	ReasonKept
 
 	// Why it is not moved.
 	ReasonNowhere
@@ -75,6 +76,7 @@ var reasonTexts = [numReasons]string{
 	ReasonNoneLeft:      "no repetition is left",
 	ReasonComesBack:     "it comes back at a date, which is a rest and no pace",
 	ReasonLongWait:      "it asks for a longer wait than may be waited",
+	ReasonKept:          "the last attempt is kept for another deployment",
 	ReasonNowhere:       "this class fails elsewhere too",
 	ReasonNoRoute:       "there is no other deployment",
 	ReasonTried:         "the call has tried it",

@@ -5,7 +5,7 @@
 //
 // Outermost first:
 //
-//	the call          telemetry → degrade or queue → budget → deadline → interrupt → token router → fallback
+//	the call          telemetry → degrade → queue → budget → deadline → interrupt → token router → fallback
 //	each deployment   cooldown → retry → limiter → validate → commit window → attempt timeout → classify
 //	the leaf          llm.Deployment
 //
@@ -31,7 +31,8 @@
 // # What a failure leads to
 //
 // Nothing here reads a status code or a provider's text. A failure has an [llm.Class], and one table, [Reactions], says for
-// each class whether to repeat, where to move and what to rest. A row of it can be overridden wherever it is asked.
+// each class whether to repeat, where to move, what to rest, whether to wait and whether anything may stand in. A row of it can
+// be overridden wherever it is asked. [Decide] puts the table together with what is left and open, and names one action.
 //
 // # What stages share
 //

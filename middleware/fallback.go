@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
@@ -102,16 +103,17 @@ type fallback struct {
 // route is one of the callers and what is known of it beforehand.
 type route struct {
 	llm.Caller
-	node    llm.Node
-	label   string
-	only    *llm.Deployment // the one beneath. nil: none, or several
-	first   *llm.Deployment // the first beneath. nil: none
-	names   []string        // of all beneath
-	window  int             // the largest beneath. 0: unknown
-	budget  *RetryBudget    // of moves to it
-	classes []llm.Class     // that it lists. nil: none, which is all
-	double  bool            // the same as an earlier one
-	opaque  bool            // beneath are Callers that do not say what they are made of
+	node      llm.Node
+	label     string
+	only      *llm.Deployment // the one beneath. nil: none, or several
+	first     *llm.Deployment // the first beneath. nil: none
+	names     []string        // of all beneath
+	window    int             // the largest beneath. 0: unknown
+	budget    *RetryBudget    // of moves to it
+	classes   []llm.Class     // that it lists. nil: none, which is all
+	double    bool            // the same as an earlier one
+	cooldowns []*cooldown     // around only
+	opaque    bool            // beneath are Callers that do not say what they are made of
 
 	// What ends its share of the time, so that next has some, by whose deadline it is. next is nil if none would follow.
 	next               *route
@@ -151,25 +153,9 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 	}
 	if rt.only != nil {
 		rt.label = rt.only.Name
+		rt.cooldowns = cooldownsIn(rt.node, rt.only)
 	}
 	return rt
-}
-
-func isNil(c llm.Caller) bool {
-	if c == nil {
-		return true
-	}
-	v := reflect.ValueOf(c)
-	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
-}
-
-// isOpaque reports whether a leaf of n is something else than a Deployment. Such a Caller may lead back to where it is
-// called from.
-func isOpaque(n llm.Node) bool {
-	if n.Deployment != nil {
-		return false
-	}
-	return len(n.Children) == 0 || slices.ContainsFunc(n.Children, isOpaque)
 }
 
 // same reports whether o is the same Caller, or another around the same deployment.
@@ -217,7 +203,7 @@ func (f *fallback) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		return nil, err
 	}
 	defer e.gate.Lift()
-	resp, err := f.call(e.first, e.r, e.handed, &f.routes[0])
+	resp, err := f.call(e.first, e.r, e.handed, 0, nil)
 	if err == nil {
 		return resp, nil
 	}
@@ -271,11 +257,18 @@ func (f *fallback) isBeneathItself(ctx context.Context, r *llm.Request) bool {
 	return false
 }
 
+// call calls the route at i. t is nil for the first.
 func (f *fallback) call(
-	ctx context.Context, r *llm.Request, handed llm.Progress, rt *route,
+	ctx context.Context, r *llm.Request, handed llm.Progress, i int, t *trip,
 ) (*llm.Response, error) {
+	rt := &f.routes[i]
 	var s share
-	if rt.next != nil && mayMove(r) {
+	if left := attemptsLeft(r); i+1 < len(f.routes) && left < math.MaxInt {
+		defer r.Enforce(&ahead{f: f, from: i + 1, trip: t}).Lift()
+		if rt.next != nil && !r.ReplayUnsafe && left > 1 {
+			s = newShare(ctx, r, handed, rt)
+		}
+	} else if rt.next != nil && !r.ReplayUnsafe {
 		s = newShare(ctx, r, handed, rt)
 	}
 	return orNothing(s.call(ctx, r, rt.Caller))
@@ -290,9 +283,4 @@ func orNothing(resp *llm.Response, err error) (*llm.Response, error) {
 		}
 	}
 	return resp, err
-}
-
-// mayMove reports whether r may have another attempt after one that was cut off.
-func mayMove(r *llm.Request) bool {
-	return !r.ReplayUnsafe && (r.MaxAttempts <= 0 || r.MaxAttempts-r.Made() > 1)
 }

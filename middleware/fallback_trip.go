@@ -83,9 +83,8 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 			return nil, t.failure(ctx)
 		}
 		var resp *llm.Response
-		rt := &t.f.routes[t.at]
-		if resp, err = t.f.call(next, t.r, t.handed, rt); err == nil {
-			rt.budget.deposit(t.cost)
+		if resp, err = t.f.call(next, t.r, t.handed, t.at, t); err == nil {
+			t.f.routes[t.at].budget.deposit(t.cost)
 			return resp, nil
 		}
 	}
@@ -184,7 +183,7 @@ func (t *trip) move(ctx context.Context) context.Context {
 		if t.isDone(rt) {
 			continue
 		}
-		why, cost := t.unfit(rt, nil), 0
+		why := t.unfit(rt, nil)
 		if why == nil {
 			denied := over
 			if denied == nil && rt.only != nil {
@@ -193,8 +192,8 @@ func (t *trip) move(ctx context.Context) context.Context {
 			why = t.unfit(rt, denied)
 		}
 		if why == nil {
-			if cost, why = rt.afford(t); why == nil {
-				t.at, t.cost = i, cost
+			if t.cost, why = rt.afford(t); why == nil {
+				t.at = i
 				return ctx
 			}
 		}

@@ -129,7 +129,7 @@ func (h *hedge) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	defer e.gate.Lift()
 	h.bucket.earn()
 	now := time.Now()
-	if delay := h.delay(e.r, now); delay > 0 && mayMove(e.r) && h.bucket.has() {
+	if delay := h.delay(e.r, now); delay > 0 && !e.r.ReplayUnsafe && attemptsLeft(e.r) > 1 && h.bucket.has() {
 		return h.race(ctx, &e, now, delay)
 	}
 	return h.alone(ctx, &e, now)
@@ -141,7 +141,7 @@ func (h *hedge) alone(ctx context.Context, e *entry, began time.Time) (*llm.Resp
 	if e.r.Sink != nil && h.cfg.Estimates != nil {
 		e.handed.OnNext(func() { token = time.Since(began) })
 	}
-	resp, err := h.f.call(e.first, e.r, e.handed, &h.f.routes[0])
+	resp, err := h.f.call(e.first, e.r, e.handed, 0, nil)
 	if err != nil {
 		return e.goOn(ctx, h.f, err)
 	}

@@ -123,7 +123,8 @@ func (t *trip) hasNext(ctx context.Context) bool {
 	}
 	for i := t.at + 1; i < len(t.f.routes); i++ {
 		rt := &t.f.routes[i]
-		if !t.isDone(rt) && t.unfit(rt, nil) == nil && (rt.only == nil || t.r.Ask(ctx, rt.only, now) == nil) && rt.budget.covers(t.demands.class) {
+		if !t.isDone(rt) && t.unfit(rt, nil) == nil && (rt.only == nil || t.r.Ask(ctx, rt.only, now) == nil) &&
+			rt.budget.covers(t.demands.class) {
 			return true
 		}
 	}

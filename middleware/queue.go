@@ -48,9 +48,11 @@ func (r *Receipt) Error() string {
 	return fmt.Sprintf("queued as %s, to be tried again at %s", r.ID, r.NotBefore.UTC().Format(time.RFC3339))
 }
 
-// QueueConfig sets [Queue]. Only Queue must be set.
+// QueueConfig sets [Queue].
 type QueueConfig struct {
-	Queue    Queuer
+	// Queue takes the work. It must be set.
+	Queue Queuer
+	// Workflow is the one that jobs are of, by which a worker finds the onion. "": none is named.
 	Workflow string
 	// After is the wait from which on work is queued. A shorter one that is known is left to the caller. 0: whatever the wait.
 	After time.Duration
@@ -193,7 +195,8 @@ func (s *queue) wait(known time.Duration, deliveries int) time.Duration {
 
 func queuedError(r *Receipt) error {
 	return &llm.Error{
-		Class: llm.Queued, Owner: llm.Queued.Owner(), Commit: r.Cause.Commit, Message: "nobody could answer now: " + r.Cause.Class.String(),
+		Class: llm.Queued, Owner: llm.Queued.Owner(), Commit: r.Cause.Commit,
+		Message:    "nobody could answer now: " + r.Cause.Class.String(),
 		RetryAfter: max(time.Until(r.NotBefore), 0), Attempts: r.Cause.Attempts, Err: r,
 	}
 }

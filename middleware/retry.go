@@ -34,9 +34,9 @@ type RetryConfig struct {
 // where none is asked, it backs off exponentially.
 //
 // Before it waits it makes sure that the wait leads to an attempt: the time left covers it, attempts are left, the
-// gates of outer stages and the budget let it through. If not, it returns the last failure at once, so that a fallback
-// around it gets the time, and a row in the account says why. If the context ends during a wait, the error holds both
-// its cause and the last failure.
+// gates of outer stages and the budget let it through. The last attempt of a call is left to a fallback that would use it.
+// If not, it returns the last failure at once, so that a fallback around it gets the time, and a row in the account says
+// why. If the context ends during a wait, the error holds both its cause and the last failure.
 //
 // Streams: a call is repeated only while nothing of it was handed out; place a commit window inside to hold the opening
 // back. A [llm.Request] that is ReplayUnsafe is repeated only if the provider cannot have acted on it.
@@ -123,6 +123,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 			rows: s.reactions, ReplayUnsafe: r != nil && r.ReplayUnsafe, Left: NoLimit(),
 			Retry: RetryOption{Left: s.cfg.Max - n + 1, Repeated: once.has(last.Class), MaxWait: s.cfg.MaxWait},
 		}
+		limitAttempts(&state, &failure, r)
 		switch d := state.decide(&failure); {
 		case d.NoRetry == ReasonHanded:
 			return nil, delivered(err)
@@ -185,6 +186,8 @@ func (s *retry) denied(r *llm.Request, last *llm.Error, why Reason, gate error) 
 		e.Message = fmt.Sprintf("it comes back in %v", last.RetryAfter)
 	case ReasonLongWait:
 		e.Message = fmt.Sprintf("it asks for a wait of %v, more than the %v of MaxWait", last.RetryAfter, s.cfg.MaxWait)
+	case ReasonKept:
+		e.Message = why.String()
 	case ReasonUnfunded:
 		e.Message = fmt.Sprintf("the retry budget is used up (%v)", s.cfg.Budget)
 	case ReasonDenied:

@@ -75,6 +75,8 @@ func (t *telemetry) logCall(ctx context.Context, log *slog.Logger, req *llm.Requ
 		level, text = slog.LevelError, "llm call failed"
 	case end.outcome == OutcomeCanceled:
 		level, text = slog.LevelDebug, "llm call canceled"
+	case end.outcome == OutcomeQueued:
+		level, text = slog.LevelWarn, "llm call queued"
 	case end.outcome == OutcomeDegraded:
 		level, text = slog.LevelWarn, "llm answer degraded"
 	case !end.resp.Refused():

@@ -150,7 +150,7 @@ func TestTelemetryCountersAreThereAtZeroBeforeTheFirstCall(t *testing.T) {
 	r.pipeline(telemetryLeaf("a", "p", "m"))
 	telemetryEqual(t, "calls", r.sums("llm.client.calls", "llm.route", "llm.call.outcome"), map[string]float64{
 		"support primary_success": 0, "support retry_recovery": 0, "support fallback_recovery": 0, "support degraded": 0,
-		"support failed_closed": 0, "support canceled": 0,
+		"support failed_closed": 0, "support queued": 0, "support canceled": 0,
 	})
 }
 

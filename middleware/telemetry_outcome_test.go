@@ -69,7 +69,7 @@ func TestTelemetryOutcomes(t *testing.T) {
 			r.config.EveryMove = tt.every
 			resp, err := r.pipeline(tt.caller).Call(t.Context(), telemetryAsk())
 			want := map[string]float64{
-				"primary_success": 0, "retry_recovery": 0, "fallback_recovery": 0, "degraded": 0, "failed_closed": 0, "canceled": 0,
+				"primary_success": 0, "retry_recovery": 0, "fallback_recovery": 0, "degraded": 0, "failed_closed": 0, "queued": 0, "canceled": 0,
 			}
 			want[string(tt.want)] = 1
 			telemetryEqual(t, "calls", r.sums("llm.client.calls", "llm.call.outcome"), want)
@@ -224,7 +224,7 @@ func TestTelemetryKeepsConcurrentCallsApart(t *testing.T) {
 		}
 	}
 	telemetryEqual(t, "calls", r.sums("llm.client.calls", "llm.call.outcome"), map[string]float64{
-		"retry_recovery": 32, "primary_success": 0, "fallback_recovery": 0, "degraded": 0, "failed_closed": 0, "canceled": 0,
+		"retry_recovery": 32, "primary_success": 0, "fallback_recovery": 0, "degraded": 0, "failed_closed": 0, "queued": 0, "canceled": 0,
 	})
 }
 

@@ -43,7 +43,6 @@ var layout = []place{
 	{dir: "policy", ours: []string{".", "middleware", "tokens", "classify", "adapters/openai"}},
 	{dir: "stores/*", ours: []string{".", "middleware", "tools"}},
 	{dir: "queue/*", ours: []string{".", "middleware"}},
-	{dir: "internal/pgtest"},
 	{dir: "internal/house", free: true},
 	{dir: "internal/wiretest", ours: []string{"."}},
 	{dir: "examples", free: true},
