@@ -9,6 +9,7 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -51,7 +52,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 func Start(tb testing.TB) (dsn string) {
 	tb.Helper()
 	s, err := shared()
-	if m, ok := err.(missing); ok { //nolint:errorlint // never wrapped
+	if m, ok := errors.AsType[missing](err); ok {
 		if os.Getenv(envRequire) != "" {
 			tb.Fatalf("pgtest: %v; %s is set, so this is a failure", m, envRequire)
 		}
