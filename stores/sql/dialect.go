@@ -98,7 +98,7 @@ func (t tx) one(ctx context.Context, query string, args []any, into ...any) erro
 }
 
 // all makes a slice of the rows of a query.
-func all[T any](ctx context.Context, t tx, query string, args []any, scan func(row interface{ Scan(...any) error }, into *T) error) (
+func all[T any](ctx context.Context, t tx, query string, args []any, scan func(row scanner, into *T) error) (
 	out []T, err error,
 ) {
 	rows, err := t.QueryContext(ctx, t.kind.bind(query), args...)

@@ -19,6 +19,7 @@ func migrations() []migration {
 				"CREATE TABLE llm_owner (owner TEXT PRIMARY KEY, since_us BIGINT NOT NULL, until_us BIGINT NOT NULL)" + d.rowless(),
 			}
 		}},
+		{"journal", journalSchema},
 	}
 }
 
