@@ -80,18 +80,19 @@ func (b *sqliteWriter) lone(err error) bool {
 
 // commit writes to a file only if it still has its name: one that was removed takes writes, and loses them.
 func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (err error) {
+	ctx = context.WithoutCancel(ctx) // the driver starts a goroutine for each statement that can be canceled; busy_timeout bounds a wait
 	now, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(now, b.file) {
 		return fmt.Errorf("llm/stores/sql: the file %s was removed or replaced; close the store and open it again", s.path)
 	}
 	if err := b.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		_ = b.exec(context.WithoutCancel(ctx), "ROLLBACK") // in case the last one could not be ended
+		_ = b.exec(ctx, "ROLLBACK") // in case the last one could not be ended
 		return fmt.Errorf("llm/stores/sql: %w", err)
 	}
 	failed := make(map[*write]error)
 	defer func() {
 		if err != nil {
-			back := b.exec(context.WithoutCancel(ctx), "ROLLBACK")
+			back := b.exec(ctx, "ROLLBACK")
 			if back != nil && !strings.Contains(back.Error(), "no transaction") { // an error may have ended it
 				err = errors.Join(err, back)
 			}
