@@ -20,15 +20,14 @@ const (
 // Over reports whether the call has a result.
 func (s State) Over() bool { return s == Committed || s == Acknowledged }
 
-// From lists the states that may be followed by s. A store refuses every other step.
+// From lists the states from which a [Move] may lead to s. A store refuses every other step; only Acknowledge leads to
+// Acknowledged.
 func (s State) From() []State {
 	switch s {
 	case Requested, Started:
 		return []State{Requested, Started}
 	case Committed:
 		return []State{Started, Committed}
-	case Acknowledged:
-		return []State{Committed, Acknowledged}
 	}
 	return nil
 }

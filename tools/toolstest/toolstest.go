@@ -172,6 +172,7 @@ func committedStays(s *suite) {
 	s.refused(tools.Move{Key: "k", Owner: "other", To: tools.Committed})
 	s.refused(tools.Move{Key: "k", Owner: "maker", To: tools.Started, Lease: hour})
 	s.refused(tools.Move{Key: "k", Owner: "maker", To: tools.Requested})
+	s.refused(tools.Move{Key: "k", Owner: "maker", To: tools.Acknowledged})
 	s.is(s.claim("k", "other", hour), tools.Committed, "maker", false, "", "result of k")
 	s.is(s.get("k"), tools.Committed, "maker", false, "", "result of k")
 }
