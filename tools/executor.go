@@ -55,8 +55,8 @@ func New(cfg Config) *Executor {
 			panic(fmt.Sprintf("llm/tools: New: two tools are called %q; a model could not tell them apart", t.Spec.Name))
 		}
 		if t.Effect != ReadOnly && cfg.Store == nil {
-			panic(fmt.Sprintf("llm/tools: New: tool %q has an effect, and there is no Store to record it; set Store to one of stores/sql, "+
-				"or to NewMemory() for a single run", t.Spec.Name))
+			panic(fmt.Sprintf("llm/tools: New: tool %q has an effect, and there is no Store to record it; set Store to one of "+
+				"stores/sql, or to NewMemory() for a single run", t.Spec.Name))
 		}
 		if t.Timeout == 0 {
 			t.Timeout = time.Minute

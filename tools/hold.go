@@ -102,7 +102,7 @@ func (h *hold) run(ctx context.Context) (Result, error) {
 	switch {
 	case err == nil:
 		return h.commit(ctx, r)
-	case errors.Is(err, NotDone):
+	case errors.Is(err, ErrNotDone):
 		return Result{}, h.back(ctx, fault(ctx, llm.ClassOf(err), name+" was not done", err))
 	}
 	return Result{}, h.leave(ctx, why(ctx, err), err)
@@ -133,7 +133,7 @@ func (h *hold) settle(ctx context.Context, r Record) (Result, error) {
 		switch {
 		case err == nil:
 			return h.commit(ctx, out)
-		case errors.Is(err, NotDone):
+		case errors.Is(err, ErrNotDone):
 			h.doubt = ""
 			return h.run(ctx)
 		}
@@ -149,8 +149,7 @@ func (h *hold) settle(ctx context.Context, r Record) (Result, error) {
 // holding calls f within the tool's time and renews the lease meanwhile, also once the caller has left: f may be slow to
 // notice. A lease that cannot be renewed ends f.
 func (h *hold) holding(ctx context.Context, f func(context.Context, Call) (Result, error)) (Result, error) {
-	limit := h.j.tool.Timeout
-	timed, cancel := context.WithTimeoutCause(ctx, limit, llm.Limit(llm.Stalled, "no result within "+limit.String()))
+	timed, cancel := h.j.tool.limit(ctx)
 	defer cancel()
 	running, lose := context.WithCancelCause(timed)
 	defer lose(nil)

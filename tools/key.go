@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func canonicalObject(args json.RawMessage) ([]byte, error) {
 }
 
 // exactNumbers refuses numbers that a double does not hold. RFC 8785 writes them as the nearest double, which would make one
-// call of two that differ in the last digit of an account.
+// call of two that differ in the last digit of an account. Digits of a fraction beyond those of a double are passed over.
 func exactNumbers(args []byte) error {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.UseNumber()
@@ -84,24 +85,27 @@ func exactNumbers(args []byte) error {
 			if len(text) > 40 {
 				text = text[:40] + "…"
 			}
-			return fmt.Errorf("the number %s has more digits than a JSON number keeps (about 16); write it as a string", text)
+			return fmt.Errorf("the number %s is not what a JSON number can hold (about 16 digits); write it as a string", text)
 		}
 	}
 }
 
-// exact reports whether the shortest text of n's double is the same number as n.
+// exact reports whether the shortest text of n's double is the same number as n, or n is a fraction and near enough.
 func exact(n string) bool {
 	f, err := strconv.ParseFloat(n, 64)
 	if err != nil {
 		return false
 	}
-	digits, exponent, ok := decimal(n)
-	wantDigits, wantExponent, _ := decimal(strconv.FormatFloat(f, 'e', -1, 64))
-	return ok && digits == wantDigits && exponent == wantExponent
+	digits, exponent := decimal(n)
+	if exponent < 0 && f != 0 && math.Abs(f) < 1<<53 {
+		return true
+	}
+	wantDigits, wantExponent := decimal(strconv.FormatFloat(f, 'e', -1, 64))
+	return digits == wantDigits && exponent == wantExponent
 }
 
 // decimal is n as an integer without zeros at its ends, times a power of ten.
-func decimal(n string) (digits string, exponent int, ok bool) {
+func decimal(n string) (digits string, exponent int) {
 	mantissa := strings.TrimPrefix(n, "-")
 	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
 		var err error
@@ -113,9 +117,9 @@ func decimal(n string) (digits string, exponent int, ok bool) {
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits = strings.TrimLeft(whole+fraction, "0")
 	if digits == "" {
-		return "", 0, true
+		return "", 0
 	}
 	exponent -= len(fraction)
 	short := strings.TrimRight(digits, "0")
-	return short, exponent + len(digits) - len(short), true
+	return short, exponent + len(digits) - len(short)
 }

@@ -36,7 +36,7 @@ func (e *Executor) do(ctx context.Context, j *job) {
 
 // read runs a tool that changes nothing.
 func (e *Executor) read(ctx context.Context, j *job) (Result, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, j.tool.Timeout, llm.Limit(llm.Stalled, "no result within "+j.tool.Timeout.String()))
+	limited, cancel := j.tool.limit(ctx)
 	defer cancel()
 	r, err := guarded(limited, j.tool.Run, j.call)
 	if err != nil {
@@ -125,6 +125,11 @@ func (e *Executor) fit(r Result) (Result, []byte) {
 	return r, b
 }
 
+// limit is ctx with the tool's time.
+func (t *Tool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, t.Timeout, llm.Limit(llm.Stalled, "no result within "+t.Timeout.String()))
+}
+
 // guarded calls f, and makes errors of its panics and of a goroutine that it ends.
 func guarded(ctx context.Context, f func(context.Context, Call) (Result, error), c Call) (r Result, err error) {
 	done := make(chan struct{})
@@ -142,7 +147,7 @@ func guarded(ctx context.Context, f func(context.Context, Call) (Result, error),
 	if err == nil {
 		return r, nil
 	}
-	if limit := llm.LimitOf(ctx); limit != nil && !errors.Is(err, NotDone) {
+	if limit := llm.LimitOf(ctx); limit != nil && !errors.Is(err, ErrNotDone) {
 		return Result{}, errors.Join(limit, err)
 	}
 	return Result{}, err

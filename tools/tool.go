@@ -44,7 +44,7 @@ type Tool struct {
 	// Run does the work. What it returns means:
 	//
 	//	result, nil                   it is done, or has failed for good (Result.IsError): recorded, and told to the model
-	//	an error that wraps NotDone   for certain nothing happened: the turn can be run again
+	//	an error that wraps ErrNotDone  for certain nothing happened: the turn can be run again
 	//	any other error, a panic      an effect may have happened: the record is in doubt
 	//
 	// The text of an error is never shown to the model. ctx ends with the caller's, after Timeout, and when the lease is lost.
@@ -53,8 +53,8 @@ type Tool struct {
 	// Effect says what running it twice would do. 0: Unkeyed.
 	Effect Effect
 	// Reconcile finds out whether a call did its work, when its record is in doubt: a result if it did, an error that wraps
-	// NotDone if it certainly did not and never will, any other error if it cannot tell. It changes nothing. nil: a Keyed tool is
-	// run again, an Unkeyed one fails closed.
+	// ErrNotDone if it certainly did not and never will, any other error if it cannot tell. It changes nothing. nil: a Keyed
+	// tool is run again, an Unkeyed one fails closed.
 	Reconcile func(ctx context.Context, c Call) (Result, error)
 	// Timeout limits Run and Reconcile, each. 0: 1 minute.
 	Timeout time.Duration
@@ -62,9 +62,9 @@ type Tool struct {
 	Parallel bool
 }
 
-// NotDone says of a call that nothing happened: wrap it in the error of a Run that was turned away before any effect, and in
+// ErrNotDone says of a call that nothing happened: wrap it in the error of a Run that was turned away before any effect, and in
 // that of a Reconcile which found none.
-var NotDone = errors.New("tools: not done") //nolint:revive,staticcheck // a verdict, and read as one: errors.Is(err, tools.NotDone)
+var ErrNotDone = errors.New("tools: not done")
 
 // A Call is one call of a tool.
 type Call struct {
