@@ -36,7 +36,7 @@ func (s toolStore) columns() string {
 		", doubt, result, created_us, changed_us"
 }
 
-func toolRecord(row interface{ Scan(...any) error }, r *tools.Record) error {
+func toolRecord(row scanner, r *tools.Record) error {
 	var created, changed int64
 	err := row.Scan(&r.Key, &r.Turn, &r.Tool, &r.CallID, &r.Ordinal, &r.Arguments, &r.State, &r.Owner, &r.Held, &r.Doubt, &r.Result,
 		&created, &changed)
