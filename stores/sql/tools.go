@@ -71,8 +71,9 @@ func (s toolStore) Claim(ctx context.Context, r tools.Record, lease time.Duratio
 		var mine tools.Record
 		err = s.step(ctx, func(ctx context.Context, t tx) error {
 			now := s.kind.now()
-			row := t.QueryRowContext(ctx, s.kind.bind("INSERT INTO llm_tool_call (key, turn, tool, call_id, ordinal, arguments, state, "+
-				"owner, until_us, doubt, created_us, changed_us) VALUES (?, ?, ?, ?, ?, ?, 'requested', ?, "+now+" + ?, '', "+now+", "+now+") "+
+			row := t.QueryRowContext(ctx, s.kind.bind("INSERT INTO llm_tool_call (key, turn, tool, call_id, ordinal, arguments, owner, "+
+				"until_us, state, doubt, created_us, changed_us) "+
+				"VALUES (?, ?, ?, ?, ?, ?, ?, "+now+" + ?, 'requested', '', "+now+", "+now+") "+
 				"ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, until_us = excluded.until_us, changed_us = excluded.changed_us "+
 				"WHERE llm_tool_call.state IN ('requested', 'started') AND llm_tool_call.until_us <= "+now+" RETURNING "+s.columns()),
 				r.Key, r.Turn, r.Tool, r.CallID, r.Ordinal, r.Arguments, r.Owner, lease.Microseconds())
@@ -90,8 +91,7 @@ func (s toolStore) Claim(ctx context.Context, r tools.Record, lease time.Duratio
 }
 
 func (s toolStore) Move(ctx context.Context, m tools.Move) error {
-	from := m.To.From()
-	if len(from) == 0 || m.Owner == "" {
+	if m.To.From() == nil || m.Owner == "" {
 		return tools.ErrLost
 	}
 	now := s.kind.now()
@@ -103,17 +103,12 @@ func (s toolStore) Move(ctx context.Context, m tools.Move) error {
 			set += ", owner = ''"
 		}
 	}
-	where := " WHERE key = ? AND owner = ? AND state IN ("
-	for i, f := range from {
-		if f == tools.Committed { // taken already
-			continue
-		}
-		if i > 0 {
-			where += ", "
-		}
-		where += "'" + string(f) + "'"
+	may := "'requested', 'started'"
+	if m.To == tools.Committed {
+		may = "'started'"
 	}
-	update := "UPDATE llm_tool_call SET " + set + ", changed_us = " + changed + where + ")"
+	update := "UPDATE llm_tool_call SET " + set + ", changed_us = " + changed +
+		" WHERE key = ? AND owner = ? AND state IN (" + may + ")"
 	return s.step(ctx, func(ctx context.Context, t tx) error {
 		n, err := t.exec(ctx, update, string(m.To), m.Doubt, m.Result, m.Lease.Microseconds(), m.Key, m.Owner)
 		if err != nil || n > 0 {
