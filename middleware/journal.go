@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -66,7 +67,7 @@ type JournalConfig struct {
 // A call waits for its rows as Ack says, for each at most Timeout. A write that fails, or takes longer, means that the store
 // is down. As long as it is, one write each Timeout is waited for, to see whether it is back, and no other call is delayed.
 // With DownRefuse attempts are refused with class Exhausted, which nobody repeats and which rests no deployment: none of them
-// is at fault. A fallback that asks the next one hears the same at no cost, and a queue or a stand-in may take over, since
+// is at fault; [ErrJournalDown] is in its chain. A fallback that asks the next one hears the same at no cost, and a queue or a stand-in may take over, since
 // time may mend it. With DownGoOn attempts are made, and what could not be written is counted in
 // llm.client.journal.failures. In both cases an answer is never withheld because its end could not be written: it has been
 // paid for. Such rows are handed to the store anyway, which may keep them until it can write.
@@ -140,13 +141,18 @@ func (c *journalCall) finish(ctx context.Context, r *llm.Request, resp *llm.Resp
 	c.amend(ctx, rows)
 	row := JournalCall{
 		Call: c.id, Workflow: c.workflow, Start: c.start, Took: time.Since(c.start), Requested: requested(rows),
-		Outcome: c.disposition(rows, resp, err), Refused: resp.Refused(), Skipped: skips(rows),
+		Outcome: c.outcome(rows, resp, err), Refused: resp.Refused(), Skipped: skips(rows),
 	}
 	if id := trace.SpanContextFromContext(ctx).TraceID(); id.IsValid() {
 		row.Trace = id.String()
 	}
 	if resp != nil {
 		row.Deployment = resp.Deployment
+	}
+	if d := deliveryOf(r); d != nil {
+		row.Receipt = d.id
+	} else if receipt, ok := errors.AsType[*Receipt](err); ok {
+		row.Receipt = receipt.ID
 	}
 	if err != nil {
 		e := llm.AsError(err)

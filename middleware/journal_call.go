@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -72,8 +74,8 @@ func (c *journalCall) Start(ctx context.Context, r *llm.Request, _ *llm.Deployme
 		c.refused = why
 	}
 	c.mu.Unlock()
-	if row.Detail = why.Message; err == nil || err != errJournalRests { //nolint:errorlint // identity: then the store never heard of it
-		row.State, row.Index, row.Class = JournalNotMade, 0, why.Class
+	if !errors.Is(err, errJournalRests) { // else the store has not heard of it
+		row.State, row.Index, row.Class, row.Detail = JournalNotMade, 0, why.Class, why.Message
 		c.pen.handOver(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) })
 	}
 	return ctx, why
@@ -145,6 +147,7 @@ func (c *journalCall) amend(ctx context.Context, rows []llm.Attempt) {
 // refusal is the error of an attempt that has no row.
 func (c *journalCall) refusal(err error) *llm.Error {
 	return &llm.Error{
-		Class: llm.Exhausted, Message: "the journal cannot be written, and without a row no provider is called", Err: err,
+		Class: llm.Exhausted, Owner: llm.Exhausted.Owner(), Message: "without a row in the journal no provider is called",
+		Err: fmt.Errorf("%w: %w", ErrJournalDown, err),
 	}
 }

@@ -27,7 +27,10 @@ const (
 // journalMost is how many writes are under way at most.
 const journalMost = 4096
 
-var errJournalRests = errors.New("the store of the journal is down, and it is not yet time to try again")
+// ErrJournalDown is in the chain of the error of an attempt that was refused because its row could not be written.
+var ErrJournalDown = errors.New("the journal cannot be written")
+
+var errJournalRests = errors.New("it failed before, and it is not yet time to try again")
 
 // journalPen writes, and knows whether the store can be written.
 type journalPen struct {

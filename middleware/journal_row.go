@@ -83,7 +83,7 @@ type JournalCall struct {
 	// Start is when it began and Took how long it took.
 	Start time.Time
 	Took  time.Duration
-	// Outcome is how it ended: an [Outcome], or "queued" where a queue has the work.
+	// Outcome is how it ended.
 	Outcome Outcome
 	// Class is that of the error. 0: of an unknown kind, or there is none.
 	Class llm.Class
@@ -91,6 +91,8 @@ type JournalCall struct {
 	Requested, Deployment string
 	// Refused marks an answer that is a refusal, Partial an error after part of an answer was handed out.
 	Refused, Partial bool
+	// Receipt is the id that a queue knows the work by: on the call that was queued and on its deliveries. "": none.
+	Receipt string
 	// Skipped are the deployments that were passed over. nil: none.
 	Skipped []JournalSkip
 	// Detail is as that of an attempt. "": nothing failed.
@@ -102,17 +104,6 @@ type JournalSkip struct {
 	Deployment string    `json:"deployment"`
 	Class      llm.Class `json:"class"`
 	Why        string    `json:"why"`
-}
-
-// outcomeQueued is the disposition of work that a queue has.
-const outcomeQueued Outcome = "queued"
-
-// disposition is how a call ended.
-func (m moves) disposition(rows []llm.Attempt, resp *llm.Response, err error) Outcome {
-	if err != nil && llm.ClassOf(err) == llm.Queued {
-		return outcomeQueued
-	}
-	return m.outcome(rows, resp, err)
 }
 
 // settled is row with how a went. d is where it was made.

@@ -66,4 +66,3 @@ func concurrently(n int, f func()) {
 	}
 	all.Wait()
 }
-

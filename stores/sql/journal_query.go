@@ -114,7 +114,7 @@ func (j Journal) Alerts(ctx context.Context, since time.Time) ([]Alerts, error) 
 			string(middleware.OutcomePrimary): &a.Primary, string(middleware.OutcomeRetry): &a.Retry,
 			string(middleware.OutcomeFallback): &a.Fallback, string(middleware.OutcomeDegraded): &a.Degraded,
 			string(middleware.OutcomeFailed): &a.Failed, string(middleware.OutcomeCanceled): &a.Canceled,
-			callQueued: &a.Queued, callUnknown: &a.Unknown, callRunning: &a.Running,
+			string(middleware.OutcomeQueued): &a.Queued, callUnknown: &a.Unknown, callRunning: &a.Running,
 		}
 		n := counts[g.outcome]
 		if n == nil {

@@ -12,7 +12,7 @@ func journalSchema(d dialect) []string {
 			call_id TEXT PRIMARY KEY, owner TEXT NOT NULL, workflow TEXT NOT NULL, trace TEXT NOT NULL,
 			start_us BIGINT NOT NULL, took_us BIGINT NOT NULL,
 			outcome TEXT NOT NULL, class TEXT NOT NULL, requested TEXT NOT NULL, deployment TEXT NOT NULL,
-			refused INTEGER NOT NULL, partial INTEGER NOT NULL, skipped TEXT NOT NULL, detail TEXT NOT NULL
+			receipt TEXT NOT NULL, refused INTEGER NOT NULL, partial INTEGER NOT NULL, skipped TEXT NOT NULL, detail TEXT NOT NULL
 		){rowless}`,
 		`CREATE INDEX llm_call_start ON llm_call (start_us)`,
 		`CREATE INDEX llm_call_running ON llm_call (owner) WHERE outcome = 'running'`,
@@ -33,7 +33,7 @@ func journalSchema(d dialect) []string {
 		`CREATE INDEX llm_attempt_started ON llm_attempt (owner) WHERE state = 'started'`,
 		`CREATE VIEW llm_calls AS
 			SELECT c.call_id, c.workflow, {start} AS started, c.took_us / 1000.0 AS took_ms, c.outcome, c.class, c.requested,
-				c.deployment, c.refused, c.partial, c.skipped, c.detail, c.trace,
+				c.deployment, c.refused, c.partial, c.skipped, c.detail, c.receipt, c.trace,
 				(SELECT count(*) FROM llm_attempt a WHERE a.call_id = c.call_id AND a.state <> 'not_made') AS attempts,
 				(SELECT coalesce(sum(a.input_tokens + a.output_tokens), 0) FROM llm_attempt a WHERE a.call_id = c.call_id) AS tokens,
 				(SELECT coalesce(sum(a.cost_usd), 0) FROM llm_attempt a WHERE a.call_id = c.call_id) AS cost_usd

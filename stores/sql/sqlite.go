@@ -85,6 +85,7 @@ func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (er
 		return fmt.Errorf("llm/stores/sql: the file %s was removed or replaced; close the store and open it again", s.path)
 	}
 	if _, err := b.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		_, _ = b.exec(context.WithoutCancel(ctx), "ROLLBACK") // in case the last one could not be ended
 		return fmt.Errorf("llm/stores/sql: %w", err)
 	}
 	failed := make(map[*write]error)

@@ -56,7 +56,7 @@ type Store struct {
 	owner string // this opening's name in llm_owner
 
 	queue chan *write
-	late  []*write // that failed and are tried again; the writer's own
+	late  []*write // that failed and are tried again; the writer's own as long as it runs
 	mu    sync.RWMutex
 	shut  bool          // under mu: nothing more is put into queue
 	quit  chan struct{} // closed to end the writer
@@ -85,7 +85,8 @@ func open(ctx context.Context, s *Store) (*Store, error) {
 	return s, nil
 }
 
-// Close writes what is queued, gives up the lease and closes the database. Calls still under way find the store closed.
+// Close writes what is queued, gives up the lease and closes the database. Calls still under way find the store closed. Its
+// error says how many ends of attempts and calls could not be written, if any.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.shut {
@@ -100,6 +101,9 @@ func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	left := s.back.commit(ctx, s, []*write{{stmts: []stmt{{"DELETE FROM llm_owner WHERE owner = ?", []any{s.owner}}}}})
+	if n := len(s.late); n > 0 {
+		left = errors.Join(fmt.Errorf("llm/stores/sql: %d ends of attempts and calls are lost", n), left)
+	}
 	s.back.close()
 	return errors.Join(left, s.db.Close())
 }

@@ -12,7 +12,8 @@ import (
 
 // A place is an empty database, and how to open it.
 type place struct {
-	name string
+	kind string
+	name string // the path or address
 	open func(ctx context.Context, cfg Config) (*Store, error)
 }
 
@@ -24,12 +25,12 @@ func onBoth(t *testing.T, test func(t *testing.T, p place)) {
 
 func sqlitePlace(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "a journal?.db")
-	return place{path, func(ctx context.Context, cfg Config) (*Store, error) { return OpenSQLite(ctx, path, cfg) }}
+	return place{"sqlite", path, func(ctx context.Context, cfg Config) (*Store, error) { return OpenSQLite(ctx, path, cfg) }}
 }
 
 func postgresPlace(t testing.TB) place {
 	dsn := pgtest.Start(t)
-	return place{dsn, func(ctx context.Context, cfg Config) (*Store, error) { return OpenPostgres(ctx, dsn, cfg) }}
+	return place{"postgres", dsn, func(ctx context.Context, cfg Config) (*Store, error) { return OpenPostgres(ctx, dsn, cfg) }}
 }
 
 // mustOpen opens p until the test ends.

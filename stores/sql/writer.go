@@ -129,7 +129,8 @@ func (s *Store) write() {
 			for len(s.queue) > 0 {
 				s.flush(s.gather(<-s.queue))
 			}
-			if len(s.late) > 0 {
+			for n := len(s.late) + 1; 0 < len(s.late) && len(s.late) < n; {
+				n = len(s.late)
 				s.flush(s.gather(&write{}))
 			}
 			return
