@@ -180,7 +180,7 @@ func TestTimeoutOfATool(t *testing.T) {
 		e := executor(w.tool("pay", tools.Keyed, slow), w.tool("look", tools.ReadOnly, slow))
 		began := time.Now()
 		d := doubt(t, e, "t", asks("pay"))
-		if d.Reason != "it took longer than its Timeout" || time.Since(began) != time.Second {
+		if d.Reason != "it ran out of time" || time.Since(began) != time.Second {
 			t.Errorf("the doubt is %+v, after %v", d, time.Since(began))
 		}
 		_, err := e.Run(t.Context(), "t", asks("look"))
@@ -208,7 +208,8 @@ func TestOneOfTwoRunsTheOtherGetsItsResult(t *testing.T) {
 
 		_, err := process(time.Second).Run(t.Context(), "t", asks("pay"))
 		certain(t, err, llm.Exhausted)
-		if busy, ok := errors.AsType[*tools.BusyError](err); !ok || !strings.HasPrefix(busy.Owner, "process#") {
+		if busy, ok := errors.AsType[*tools.BusyError](err); !ok || !strings.HasPrefix(busy.Owner, "process#") ||
+			!strings.Contains(err.Error(), "pay is being run by process#") {
 			t.Errorf("the error is %v", err)
 		}
 		for class, begin := range map[llm.Class]func() (context.Context, context.CancelFunc){

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/tools"
@@ -229,3 +230,20 @@ func (downStore) Get(context.Context, string) (tools.Record, error)     { return
 func (downStore) Acknowledge(context.Context, string) error             { return errDown }
 func (downStore) Doubtful(context.Context, int) ([]tools.Record, error) { return nil, errDown }
 func (downStore) Prune(context.Context, time.Duration) (int, error)     { return 0, errDown }
+
+func TestWhatAStoreIsToldFitsAnyDatabase(t *testing.T) {
+	var w world
+	store := tools.NewMemory()
+	e := tools.New(tools.Config{Store: store, Tools: []tools.Tool{w.tool("pay", tools.Unkeyed)}})
+	resp := asks("pay")
+	resp.ToolCalls()[0].ID = "a\x00b\xff" + strings.Repeat("é", 200)
+	want(t, results(t, e, "t", resp), "done 1") // with the id as the model has it
+	key, err := tools.Key("t", "pay", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := store.Get(t.Context(), key)
+	if err != nil || !strings.HasPrefix(r.CallID, "abéé") || len(r.CallID) > 256 || !utf8.ValidString(r.CallID) {
+		t.Errorf("the record is %+v, %v", r, err)
+	}
+}

@@ -116,7 +116,7 @@ func why(ctx context.Context, err error) string {
 	case ctx.Err() != nil:
 		return "the caller left while it ran"
 	case errors.Is(err, llm.Stalled):
-		return "it took longer than its Timeout"
+		return "it ran out of time"
 	}
 	return "it ended without a result"
 }

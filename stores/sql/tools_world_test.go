@@ -169,6 +169,11 @@ func TestProcessThatRunsTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	points := 0
 	at := func() {
 		if points++; points == o.Point {
@@ -212,9 +217,6 @@ func TestProcessThatRunsTools(t *testing.T) {
 	at()
 	if points == toolPoints { // it did all of it itself
 		fmt.Fprintln(out, "took", took.Nanoseconds())
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
 	}
 	done, err := o.World.effects(o.Turn)
 	if err != nil || len(done) != 1 || done[0] != receiptOf(msg) {
