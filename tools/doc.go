@@ -20,15 +20,23 @@
 //
 // Each call with an effect has a record in a [Store], and no effect begins before the record that says so is durable:
 //
-//	         Claim              Move: about to run         Move: it returned        Acknowledge
-//	(none) --------> requested -------------------> started ---------------> committed ---------> acknowledged
-//	                  ^    |                         |   ^                       |                     |
-//	                  |    | lease over:             |   | lease over, or let    | a repeated call     | Prune, once
-//	                  |    v another takes over      |   v go in doubt           v gets the result     v it is old
-//	                  +--------- ErrNotDone -----------+  settle                 result               (none)
+//	(none)
+//	   | Claim
+//	   v
+//	requested      nothing has happened; one whose lease is over is taken over   <--+
+//	   | Move, durable before the tool begins                                       |
+//	   v                                                                            |
+//	started        held: the tool runs; held by nobody: in doubt, see below    -----+ ErrNotDone
+//	   | Move, with the result
+//	   v
+//	committed      a repeated call gets the result
+//	   | Acknowledge
+//	   v
+//	acknowledged   a repeated call still does; Prune deletes it once it is old
 //
-// A record is held by one owner at a time, for a lease that is renewed while the tool runs. Whoever comes meanwhile waits for the
-// result, or gets a [*BusyError].
+// A record is held by one owner at a time, for a lease that is renewed while the tool runs. Whoever comes meanwhile waits for
+// the result, or gets a [*BusyError]. The store sees to it that one of many is first: SQLite for the processes of one machine,
+// PostgreSQL for many, both in stores/sql. [NewMemory] forgets.
 //
 // # Doubt
 //
