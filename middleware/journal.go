@@ -67,8 +67,8 @@ type JournalConfig struct {
 // A call waits for its rows as Ack says, for each at most Timeout. A write that fails, or takes longer, means that the store
 // is down. As long as it is, one write each Timeout is waited for, to see whether it is back, and no other call is delayed.
 // With DownRefuse attempts are refused with class Exhausted, which nobody repeats and which rests no deployment: none of them
-// is at fault; [ErrJournalDown] is in its chain. A fallback that asks the next one hears the same at no cost, and a queue or a stand-in may take over, since
-// time may mend it. With DownGoOn attempts are made, and what could not be written is counted in
+// is at fault; [ErrJournalDown] is in its chain. A fallback that asks the next one hears the same at no cost, and a queue or a
+// stand-in may take over, since time may mend it. With DownGoOn attempts are made, and what could not be written is counted in
 // llm.client.journal.failures. In both cases an answer is never withheld because its end could not be written: it has been
 // paid for. Such rows are handed to the store anyway, which may keep them until it can write.
 //

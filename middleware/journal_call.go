@@ -75,8 +75,9 @@ func (c *journalCall) Start(ctx context.Context, r *llm.Request, _ *llm.Deployme
 	}
 	c.mu.Unlock()
 	if !errors.Is(err, errJournalRests) { // else the store has not heard of it
-		row.State, row.Index, row.Class, row.Detail = JournalNotMade, 0, why.Class, why.Message
-		c.pen.handOver(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) })
+		unmade := row // the store may still read row
+		unmade.State, unmade.Index, unmade.Class, unmade.Detail = JournalNotMade, 0, why.Class, why.Message
+		c.pen.handOver(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, unmade) })
 	}
 	return ctx, why
 }

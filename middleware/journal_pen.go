@@ -111,7 +111,9 @@ func (p *journalPen) wait(ctx context.Context, what string, write func(context.C
 	case p.room <- struct{}{}:
 	case <-limited.Done():
 		cancel()
-		return p.failed(ctx, what, fmt.Errorf("%d writes are under way for more than %v", cap(p.room), p.cfg.Timeout))
+		err := fmt.Errorf("%d writes are under way for more than %v", cap(p.room), p.cfg.Timeout)
+		p.failed(ctx, what, err)
+		return err
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -132,10 +134,10 @@ func (p *journalPen) wait(ctx context.Context, what string, write func(context.C
 		p.written(ctx)
 		return nil
 	}
-	if ctx.Err() != nil {
-		return err
+	if ctx.Err() == nil {
+		p.failed(ctx, what, err)
 	}
-	return p.failed(ctx, what, err)
+	return err
 }
 
 // handOver writes without anybody waiting. Only where too many are under way it waits for a place, and not at all if the
@@ -154,7 +156,7 @@ func (p *journalPen) handOver(ctx context.Context, write func(context.Context) e
 		limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 		defer cancel()
 		if err := guarded(limited, write); err != nil {
-			_ = p.failed(ctx, journalEnd, err) // which counts it
+			p.failed(ctx, journalEnd, err)
 			return
 		}
 		p.written(ctx)
@@ -172,7 +174,7 @@ func (p *journalPen) place(ctx context.Context) bool {
 	case p.room <- struct{}{}:
 		return true
 	case <-limited.Done():
-		_ = p.failed(ctx, journalEnd, fmt.Errorf("%d writes are under way", cap(p.room))) // which counts it
+		p.failed(ctx, journalEnd, fmt.Errorf("%d writes are under way", cap(p.room)))
 		return false
 	}
 }
@@ -187,14 +189,14 @@ func guarded(ctx context.Context, write func(context.Context) error) (err error)
 	return write(ctx)
 }
 
-// failed counts a write that failed, and returns err.
-func (p *journalPen) failed(ctx context.Context, what string, err error) error {
+// failed counts a write that failed.
+func (p *journalPen) failed(ctx context.Context, what string, err error) {
 	p.failures.Add(ctx, 1, attrSet(nil, keyWrite.String(what)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost++
 	if p.down.Load() {
-		return err
+		return
 	}
 	p.next.Store(time.Now().Add(p.cfg.Timeout).UnixNano())
 	p.down.Store(true)
@@ -203,7 +205,6 @@ func (p *journalPen) failed(ctx context.Context, what string, err error) error {
 		then = "attempts go on"
 	}
 	p.logger().LogAttrs(ctx, slog.LevelError, "llm journal down", slog.String("then", then), slog.String("error", err.Error()))
-	return err
 }
 
 // written notes that the store can be written.

@@ -143,7 +143,7 @@ func debian() []string {
 		return nil
 	}
 	version := func(dir string) int {
-		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir))) //nolint:errcheck // what is no number comes last
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir))) // what is no number comes last
 		return n
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return version(b) - version(a) })

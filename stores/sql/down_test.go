@@ -154,7 +154,7 @@ func TestAStoreThatCannotBeWrittenIsLeftToThePolicy(t *testing.T) {
 						if n == 1000 {
 							t.Fatalf("the rows are %q, want the first to be %s", rows, state)
 						}
-						noErr(t, s.put(t.Context(), s.heartbeat(), true))
+						noErr(t, s.put(t.Context(), s.heartbeat()))
 						rows = texts(t, s, "SELECT state FROM llm_attempt WHERE deployment = 'a' ORDER BY start_us")
 					}
 				})
@@ -184,7 +184,7 @@ func TestAFullQueueKeepsACallNoLongerThanItsTime(t *testing.T) {
 	if full == 0 || late == 0 {
 		t.Errorf("%d found the queue full, %d waited in it", full, late)
 	}
-	noErr(t, s.put(t.Context(), s.heartbeat(), true)) // after all that was queued
+	noErr(t, s.put(t.Context(), s.heartbeat())) // after all that was queued
 	// The first may have been begun with when its caller gave up; the others never were.
 	if rows := texts(t, s, "SELECT call_id FROM llm_attempt"); len(rows) > 1 {
 		t.Errorf("written although their callers were told that they are not: %q", rows)

@@ -31,12 +31,14 @@ const (
 		"output_tokens = excluded.output_tokens, cached_tokens = excluded.cached_tokens, " +
 		"cache_write_tokens = excluded.cache_write_tokens, reasoning_tokens = excluded.reasoning_tokens, " +
 		"estimated = excluded.estimated, cost_usd = excluded.cost_usd, detail = excluded.detail"
-	insertCall = "INSERT INTO llm_call (call_id, owner, workflow, trace, start_us, took_us, outcome, class, requested, deployment, " +
-		"receipt, refused, partial, skipped, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_id) DO "
+	insertCall = "INSERT INTO llm_call (call_id, owner, workflow, trace, start_us, took_us, outcome, class, requested, " +
+		"deployment, receipt, refused, partial, skipped, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) " +
+		"ON CONFLICT (call_id) DO "
 	beginCall  = insertCall + "NOTHING"
 	finishCall = insertCall + "UPDATE SET trace = excluded.trace, start_us = excluded.start_us, took_us = excluded.took_us, " +
 		"outcome = excluded.outcome, class = excluded.class, requested = excluded.requested, deployment = excluded.deployment, " +
-		"receipt = excluded.receipt, refused = excluded.refused, partial = excluded.partial, skipped = excluded.skipped, detail = excluded.detail"
+		"receipt = excluded.receipt, refused = excluded.refused, partial = excluded.partial, skipped = excluded.skipped, " +
+		"detail = excluded.detail"
 )
 
 // The outcomes of calls that have no [middleware.Outcome].
@@ -53,18 +55,18 @@ func (j Journal) Begin(ctx context.Context, a middleware.JournalAttempt) error {
 			Call: a.Call, Workflow: a.Workflow, Start: a.Start, Outcome: callRunning, Requested: a.Requested,
 		})})
 	}
-	return j.s.put(ctx, &write{stmts: stmts}, true)
+	return j.s.put(ctx, &write{stmts: stmts})
 }
 
 // Settle enters how an attempt ended. It returns when that is durable. After an error it may still be: what could not be
 // written is kept, as long as the queue has room, and written when the database is back.
 func (j Journal) Settle(ctx context.Context, a middleware.JournalAttempt) error {
-	return j.s.put(ctx, &write{stmts: []stmt{{settleAttempt, j.attempt(&a)}}, keep: true}, true)
+	return j.s.put(ctx, &write{stmts: []stmt{{settleAttempt, j.attempt(&a)}}, keep: true})
 }
 
 // Finish enters how a call ended, in the same way.
 func (j Journal) Finish(ctx context.Context, c middleware.JournalCall) error {
-	return j.s.put(ctx, &write{stmts: []stmt{{finishCall, j.call(&c)}}, keep: true}, true)
+	return j.s.put(ctx, &write{stmts: []stmt{{finishCall, j.call(&c)}}, keep: true})
 }
 
 func (j Journal) attempt(a *middleware.JournalAttempt) []any {

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -287,7 +286,7 @@ func TestAHundredCallsAtOnceAreJournaled(t *testing.T) {
 			})
 		}
 		all.Wait()
-		alerts, err := s.Journal().Alerts(context.Background(), time.Time{})
+		alerts, err := s.Journal().Alerts(t.Context(), time.Time{})
 		noErr(t, err)
 		want(t, "alerts", alerts, []Alerts{{Workflow: "w0", Fallback: 50}, {Workflow: "w1", Fallback: 50}})
 		want(t, "attempts", texts(t, s, "SELECT deployment || ' ' || state || ' ' || count(*) FROM llm_attempt GROUP BY deployment, state "+

@@ -61,9 +61,9 @@ type sqliteWriter struct {
 
 func (b *sqliteWriter) close() {
 	for _, s := range b.prepared {
-		_ = s.Close() //nolint:errcheck // the connection is closed next
+		_ = s.Close() // the connection is closed next
 	}
-	_ = b.conn.Close() //nolint:errcheck // it goes back to a pool that is closed next
+	_ = b.conn.Close() // it goes back to a pool that is closed next
 }
 
 func (b *sqliteWriter) lone(err error) bool {
@@ -80,18 +80,19 @@ func (b *sqliteWriter) lone(err error) bool {
 
 // commit writes to a file only if it still has its name: one that was removed takes writes, and loses them.
 func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (err error) {
+	ctx = context.WithoutCancel(ctx) // the driver starts a goroutine for each statement that can be canceled; busy_timeout bounds a wait
 	now, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(now, b.file) {
 		return fmt.Errorf("llm/stores/sql: the file %s was removed or replaced; close the store and open it again", s.path)
 	}
-	if _, err := b.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		_, _ = b.exec(context.WithoutCancel(ctx), "ROLLBACK") // in case the last one could not be ended
+	if err := b.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		_ = b.exec(ctx, "ROLLBACK") // in case the last one could not be ended
 		return fmt.Errorf("llm/stores/sql: %w", err)
 	}
 	failed := make(map[*write]error)
 	defer func() {
 		if err != nil {
-			_, back := b.exec(context.WithoutCancel(ctx), "ROLLBACK")
+			back := b.exec(ctx, "ROLLBACK")
 			if back != nil && !strings.Contains(back.Error(), "no transaction") { // an error may have ended it
 				err = errors.Join(err, back)
 			}
@@ -103,42 +104,41 @@ func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (er
 	}()
 	for _, w := range batch {
 		for i := range w.stmts {
-			if _, err := b.exec(ctx, w.stmts[i].query, w.stmts[i].args...); err != nil {
+			if err := b.exec(ctx, w.stmts[i].query, w.stmts[i].args...); err != nil {
 				return fmt.Errorf("llm/stores/sql: %w", err)
 			}
 		}
 		if w.fn == nil {
 			continue
 		}
-		if _, err := b.exec(ctx, "SAVEPOINT one"); err != nil {
+		if err := b.exec(ctx, "SAVEPOINT one"); err != nil {
 			return fmt.Errorf("llm/stores/sql: %w", err)
 		}
-		end := "RELEASE one"
 		if e := w.fn(ctx, tx{b.conn, sqlite}); e != nil {
-			failed[w], end = e, "ROLLBACK TO one; RELEASE one"
+			failed[w] = e
+			if err := b.exec(ctx, "ROLLBACK TO one"); err != nil { // the whole transaction is gone: the disk is full
+				return fmt.Errorf("llm/stores/sql: %w", e)
+			}
 		}
-		if _, err := b.exec(ctx, end); err != nil {
+		if err := b.exec(ctx, "RELEASE one"); err != nil {
 			return fmt.Errorf("llm/stores/sql: %w", firstOf(failed[w], err))
 		}
 	}
-	if _, err := b.exec(ctx, "COMMIT"); err != nil {
+	if err := b.exec(ctx, "COMMIT"); err != nil {
 		return fmt.Errorf("llm/stores/sql: %w", err)
 	}
 	return nil
 }
 
 // exec executes a statement that is prepared once.
-func (b *sqliteWriter) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if strings.Contains(query, ";") {
-		return b.conn.ExecContext(ctx, query, args...)
-	}
+func (b *sqliteWriter) exec(ctx context.Context, query string, args ...any) (err error) {
 	p := b.prepared[query]
 	if p == nil {
-		var err error
 		if p, err = b.conn.PrepareContext(ctx, query); err != nil {
-			return nil, err
+			return err
 		}
 		b.prepared[query] = p
 	}
-	return p.ExecContext(ctx, args...)
+	_, err = p.ExecContext(ctx, args...)
+	return err
 }

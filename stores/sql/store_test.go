@@ -123,7 +123,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Errorf("the second Close: %v", err)
 		}
-		if err := s.put(t.Context(), s.heartbeat(), true); !errors.Is(err, errClosed) {
+		if err := s.put(t.Context(), s.heartbeat()); !errors.Is(err, errClosed) {
 			t.Errorf("put: %v", err)
 		}
 		if err := s.do(t.Context(), func(context.Context, tx) error { return nil }); !errors.Is(err, errClosed) {

@@ -37,13 +37,11 @@ type backend interface {
 	close()
 }
 
-// put hands w to the writer, and with wait returns when it is durable. Its error says when ctx ended first: w is not written
-// then unless the writer had begun with it, or keep.
-func (s *Store) put(ctx context.Context, w *write, wait bool) error {
-	if wait {
-		w.done = make(chan error, 1)
-	}
-	if err := s.enqueue(ctx, w); err != nil || !wait {
+// put hands w to the writer and returns when it is durable. Its error says when ctx ended first: w is not written then unless
+// the writer had begun with it, or keep.
+func (s *Store) put(ctx context.Context, w *write) error {
+	w.done = make(chan error, 1)
+	if err := s.enqueue(ctx, w); err != nil {
 		return err
 	}
 	select {
@@ -87,7 +85,7 @@ func (s *Store) enqueue(ctx context.Context, w *write) error {
 // do runs fn in a transaction, and returns when that is durable or undone. fn must not keep t.
 func (s *Store) do(ctx context.Context, fn func(ctx context.Context, t tx) error) error {
 	if s.kind == sqlite { // which has one writer at a time
-		return s.put(ctx, &write{fn: fn}, true)
+		return s.put(ctx, &write{fn: fn})
 	}
 	s.mu.RLock()
 	shut := s.shut
