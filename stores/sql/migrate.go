@@ -20,6 +20,7 @@ func migrations() []migration {
 			}
 		}},
 		{"journal", journalSchema},
+		{"tools", toolsSchema},
 	}
 }
 
