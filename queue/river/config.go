@@ -44,6 +44,7 @@ type Config struct {
 type Queue struct {
 	engine engine
 	cfg    Config
+	batch  batch
 }
 
 // Open opens the queue and brings its tables up to date, River's and its own, also when several processes do so at once. It

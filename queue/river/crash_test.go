@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelchain/llm"
@@ -203,6 +204,51 @@ func TestWhatWasSpentIsDurableWithTheNextDelivery(t *testing.T) {
 		must(t, err)
 		if jobs() != before+1 || after.spent.Attempts != 5 || after.job == p.job || after.state != Waiting {
 			t.Errorf("%d jobs of %d; the row is %+v", jobs(), before, after)
+		}
+	})
+}
+
+func TestWorkWhoseJobWasClearedAwayIsDelivered(t *testing.T) {
+	onEach(t, func(t *testing.T, dsn string) {
+		q := open(t, Config{DSN: dsn})
+		receipt, err := q.Enqueue(t.Context(), &middleware.Job{Request: question()})
+		must(t, err)
+		_, err = q.engine.exec(t.Context(), `DELETE FROM river_job`)
+		must(t, err)
+		start(t, q, fast(onion(q, llmtest.Script(), middleware.BudgetConfig{Attempts: 1})))
+		if o := wait(t, q, receipt.ID); o.State != Answered || o.Lost != 0 || o.Spent.Attempts != 1 {
+			t.Errorf("it is %+v", o)
+		}
+	})
+}
+
+func TestEachPieceIsDeliveredByOneProcess(t *testing.T) {
+	onEach(t, func(t *testing.T, dsn string) {
+		p := newProvider(t, answer)
+		q := open(t, Config{DSN: dsn})
+		process(t, dsn, p.URL)
+		process(t, dsn, p.URL)
+		const pieces = 40
+		ids := make([]string, pieces)
+		var all sync.WaitGroup
+		for i := range ids {
+			all.Go(func() {
+				r, err := q.Enqueue(t.Context(), &middleware.Job{Request: question()})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ids[i] = r.ID
+			})
+		}
+		all.Wait()
+		for _, id := range ids {
+			if o := wait(t, q, id); o.State != Answered || o.Deliveries != 1 || o.Spent.Attempts != 1 {
+				t.Errorf("%+v", o)
+			}
+		}
+		if p.count() != pieces {
+			t.Errorf("%d pieces made %d provider calls", pieces, p.count())
 		}
 	})
 }

@@ -195,9 +195,11 @@ func settle(ctx context.Context, tx transaction, p *piece, owner string) error {
 	job, ended := p.job, `{now}`
 	if p.state == Waiting {
 		ended = `0`
-		if job, err = tx.insert(ctx, p.id, p.notBefore); err != nil {
+		jobs, err := tx.insert(ctx, p)
+		if err != nil {
 			return err
 		}
+		job = jobs[0]
 	}
 	n, err := tx.exec(ctx, `UPDATE llm_work SET state = ?, owner = '', begun = '[]', job = ?, not_before = ?, ended = `+ended+`, deliveries = ?,
 		lost = ?, attempts = ?, tokens = ?, cost = ?, estimated = ?, cause = ?, ledger = ?, answer = ? WHERE id = ? AND owner = ? AND state = 'running'`,

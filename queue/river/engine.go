@@ -2,6 +2,7 @@ package riverqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -31,8 +32,8 @@ type runner interface {
 // transaction is a runner whose statements are durable together with what happens to River's jobs.
 type transaction interface {
 	runner
-	// insert has the work delivered at that moment, now or later.
-	insert(ctx context.Context, work string, at time.Time) (job int64, err error)
+	// insert has pieces delivered when their time has come, and returns the jobs that do it, in their order.
+	insert(ctx context.Context, pieces ...*piece) (jobs []int64, err error)
 	// complete ends the job that is being worked.
 	complete(ctx context.Context, job *river.Job[delivery]) error
 }
@@ -65,16 +66,33 @@ type riverTx[T any] struct {
 // maxAttempts is for jobs whose claim fails, because the database does: River is to go on trying.
 const maxAttempts = 30_000
 
-func (r riverTx[T]) insert(ctx context.Context, work string, at time.Time) (int64, error) {
-	opts := &river.InsertOpts{Queue: r.queue, MaxAttempts: maxAttempts}
-	if at.After(time.Now()) {
-		opts.ScheduledAt = at
+func (r riverTx[T]) insert(ctx context.Context, pieces ...*piece) ([]int64, error) {
+	params := make([]river.InsertManyParams, len(pieces))
+	now := time.Now()
+	for i, p := range pieces {
+		opts := &river.InsertOpts{Queue: r.queue, MaxAttempts: maxAttempts}
+		if p.notBefore.After(now) {
+			opts.ScheduledAt = p.notBefore
+		}
+		params[i] = river.InsertManyParams{Args: delivery{p.id}, InsertOpts: opts}
 	}
-	res, err := r.client.InsertTx(ctx, r.tx, delivery{work}, opts)
+	results, err := r.client.InsertManyTx(ctx, r.tx, params)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return res.Job.ID, nil
+	of := make(map[string]int64, len(results)) // in whatever order the database returned them
+	for _, res := range results {
+		var d delivery
+		if err := json.Unmarshal(res.Job.EncodedArgs, &d); err != nil {
+			return nil, err
+		}
+		of[d.Work] = res.Job.ID
+	}
+	jobs := make([]int64, len(pieces))
+	for i, p := range pieces {
+		jobs[i] = of[p.id]
+	}
+	return jobs, nil
 }
 
 func (r riverTx[T]) complete(ctx context.Context, job *river.Job[delivery]) error {
@@ -112,6 +130,7 @@ func migrations() [][]string {
 		)`,
 		`CREATE UNIQUE INDEX llm_work_idem ON llm_work (workflow, idem) WHERE idem IS NOT NULL`,
 		`CREATE INDEX llm_work_state ON llm_work (state, workflow, since, id)`,
+		`CREATE INDEX llm_work_due ON llm_work (not_before) WHERE state = 'waiting'`,
 		`CREATE INDEX llm_work_lease ON llm_work (lease) WHERE state = 'running'`,
 		`CREATE INDEX llm_work_ended ON llm_work (ended) WHERE ended > 0`,
 	}}

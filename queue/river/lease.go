@@ -118,7 +118,10 @@ func (w *Worker) keep(ctx context.Context) {
 	tick := time.NewTicker(max(w.cfg.Lease/3, time.Millisecond))
 	defer tick.Stop()
 	for {
-		w.recover(ctx)
+		w.recover(ctx, silent, func(tx transaction, p *piece, owner string) error {
+			return settle(ctx, tx, p.lose(w.cfg.MaxLost), owner)
+		})
+		w.recover(ctx, orphaned, func(tx transaction, p *piece, _ string) error { return readopt(ctx, tx, p) })
 		w.prune(ctx)
 		select {
 		case <-ctx.Done():
@@ -128,11 +131,19 @@ func (w *Worker) keep(ctx context.Context) {
 	}
 }
 
-// recover puts back work whose worker was silent for longer than its lease. If the database fails, the next round does it.
-func (w *Worker) recover(ctx context.Context) {
+// What is recovered: work whose worker was silent for longer than its lease, and work that is due and has no job of River's, because
+// somebody cleared it away.
+const (
+	silent   = `state = 'running' AND lease < {now}`
+	orphaned = `state = 'waiting' AND not_before < {now} AND NOT EXISTS (SELECT 1 FROM river_job WHERE river_job.id = llm_work.job
+		AND river_job.state IN ('available', 'pending', 'retryable', 'running', 'scheduled'))`
+)
+
+// recover mends all work of which condition holds. If the database fails, the next round does it.
+func (w *Worker) recover(ctx context.Context, condition string, mend func(tx transaction, p *piece, owner string) error) {
 	type held struct{ id, owner string }
 	var lost []held
-	err := w.queue.engine.rows(ctx, `SELECT id, owner FROM llm_work WHERE state = 'running' AND lease < {now} ORDER BY lease LIMIT 100`, nil,
+	err := w.queue.engine.rows(ctx, `SELECT id, owner FROM llm_work WHERE `+condition+` LIMIT 100`, nil,
 		func(scan func(...any) error) error {
 			var h held
 			err := scan(&h.id, &h.owner)
@@ -145,16 +156,29 @@ func (w *Worker) recover(ctx context.Context) {
 	}
 	for _, l := range lost {
 		err := w.queue.engine.transact(ctx, func(tx transaction) error {
-			p, err := find(ctx, tx, `id = ? AND owner = ? AND state = 'running' AND lease < {now}`, l.id, l.owner)
+			p, err := find(ctx, tx, `id = ? AND owner = ? AND `+condition, l.id, l.owner)
 			if err != nil {
 				return err
 			}
-			return settle(ctx, tx, p.lose(w.cfg.MaxLost), l.owner)
+			return mend(tx, p, l.owner)
 		})
 		if err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, errLost) {
 			w.report(ctx, "lost work cannot be put back", err)
 		}
 	}
+}
+
+// readopt has River deliver p again, unless somebody else just did.
+func readopt(ctx context.Context, tx transaction, p *piece) error {
+	jobs, err := tx.insert(ctx, p)
+	if err != nil {
+		return err
+	}
+	n, err := tx.exec(ctx, `UPDATE llm_work SET job = ? WHERE id = ? AND job = ? AND state = 'waiting'`, jobs[0], p.id, p.job)
+	if err == nil && n == 0 {
+		err = errLost
+	}
+	return err
 }
 
 // lose is p after its worker's death. The attempts it had begun count, and one if none is known of: nobody knows how they ended.

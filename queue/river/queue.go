@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/middleware"
@@ -30,10 +32,11 @@ func (q *Queue) Enqueue(ctx context.Context, job *middleware.Job) (*middleware.R
 	if err != nil {
 		return nil, fmt.Errorf("riverqueue: Enqueue: %w", err)
 	}
-	for {
-		err = q.engine.transact(ctx, func(tx transaction) error { return q.insert(ctx, tx, p) })
-		if !errors.Is(err, errTaken) {
-			break
+	if p.key == "" {
+		err = q.batch.insert(ctx, q.engine, p)
+	} else {
+		for err = errTaken; errors.Is(err, errTaken); {
+			err = q.engine.transact(ctx, func(tx transaction) error { return q.insertOnce(ctx, tx, p) })
 		}
 	}
 	if err != nil {
@@ -53,6 +56,11 @@ func (q *Queue) pieceOf(job *middleware.Job) (*piece, error) {
 	}
 	if p.notBefore.IsZero() {
 		p.notBefore = time.Now()
+	}
+	for _, s := range []string{p.workflow, p.key} {
+		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return nil, fmt.Errorf("the workflow or key %q is no text that a database takes", s)
+		}
 	}
 	var err error
 	if p.request, err = encode(job.Request); err != nil {
@@ -81,45 +89,24 @@ func digest(r *llm.Request) (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// insert makes p durable, or makes it the piece that has its key.
-func (q *Queue) insert(ctx context.Context, tx transaction, p *piece) error {
-	if p.key != "" {
-		first, err := find(ctx, tx, `workflow = ? AND idem = ?`, p.workflow, p.key)
-		switch {
-		case err != nil && !errors.Is(err, ErrUnknown):
+// insertOnce makes p durable, or makes it the piece that has its key.
+func (q *Queue) insertOnce(ctx context.Context, tx transaction, p *piece) error {
+	first, err := find(ctx, tx, `workflow = ? AND idem = ?`, p.workflow, p.key)
+	switch {
+	case errors.Is(err, ErrUnknown):
+	case err != nil:
+		return err
+	case first.state == Dead:
+		if _, err := tx.exec(ctx, `UPDATE llm_work SET idem = NULL WHERE id = ?`, first.id); err != nil {
 			return err
-		case first == nil:
-		case first.state == Dead:
-			if _, err := tx.exec(ctx, `UPDATE llm_work SET idem = NULL WHERE id = ?`, first.id); err != nil {
-				return err
-			}
-		case first.digest != p.digest:
-			return fmt.Errorf("the key %q of workflow %q: %w; give each request its own", p.key, p.workflow, ErrConflict)
-		default:
-			p.id, p.notBefore = first.id, first.notBefore
-			return nil
 		}
+	case first.digest != p.digest:
+		return fmt.Errorf("the key %q of workflow %q: %w; give each request its own", p.key, p.workflow, ErrConflict)
+	default:
+		p.id, p.notBefore = first.id, first.notBefore
+		return nil
 	}
-	job, err := tx.insert(ctx, p.id, p.notBefore)
-	if err != nil {
-		return err
-	}
-	cause, ledger, err := p.texts()
-	if err != nil {
-		return err
-	}
-	var key any
-	if p.key != "" {
-		key = p.key
-	}
-	n, err := tx.exec(ctx, `INSERT INTO llm_work (id, workflow, state, idem, digest, job, since, not_before, deliveries, attempts, tokens,
-		cost, estimated, requires, request, cause, ledger) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		p.id, p.workflow, string(p.state), key, p.digest, job, p.since.UnixMicro(), p.notBefore.UnixMicro(), p.deliveries,
-		p.spent.Attempts, p.spent.Tokens, p.spent.CostUSD, number(p.spent.Estimated), int64(p.requires), p.request, cause, ledger)
-	if err == nil && n == 0 {
-		err = errTaken
-	}
-	return err
+	return insert(ctx, tx, []*piece{p})
 }
 
 func number(b bool) int64 {

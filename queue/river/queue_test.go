@@ -391,6 +391,60 @@ func TestAThousandAttemptsAreKept(t *testing.T) {
 	}
 }
 
+// stuck is an engine whose transactions wait until they may go on.
+type stuck struct {
+	engine
+	entered, leave chan struct{}
+}
+
+func (s *stuck) transact(ctx context.Context, do func(transaction) error) error {
+	s.entered <- struct{}{}
+	<-s.leave
+	return s.engine.transact(ctx, do)
+}
+
+func TestACallerThatLeavesHearsWhetherItsWorkIsQueued(t *testing.T) {
+	t.Parallel()
+	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
+	s := &stuck{q.engine, make(chan struct{}), make(chan struct{})}
+	q.engine = s
+	ctx, cancel := context.WithCancel(t.Context())
+	type end struct {
+		receipt *middleware.Receipt
+		err     error
+	}
+	first, second := make(chan end), make(chan end)
+	enqueue := func(to chan end) {
+		r, err := q.Enqueue(ctx, &middleware.Job{Request: question()})
+		to <- end{r, err}
+	}
+	go enqueue(first)
+	<-s.entered // the first is on its way to the disk, and the second waits for its turn
+	go enqueue(second)
+	cancel()
+	if e := <-second; !errors.Is(e.err, context.Canceled) {
+		t.Errorf("one whose turn had not come: %+v", e)
+	}
+	s.leave <- struct{}{}
+	if e := <-first; e.err != nil || e.receipt == nil {
+		t.Errorf("one on its way: %+v", e)
+	}
+	q.engine = s.engine
+	if n, err := q.Count(t.Context()); err != nil || len(n) != 1 || n[0].N != 1 {
+		t.Errorf("queued %+v, %v", n, err)
+	}
+}
+
+func TestTextThatNoDatabaseTakesIsRefused(t *testing.T) {
+	t.Parallel()
+	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
+	for _, workflow := range []string{"a\x00b", "\xff"} {
+		if _, err := q.Enqueue(t.Context(), &middleware.Job{Workflow: workflow, Request: question()}); err == nil {
+			t.Errorf("workflow %q was queued", workflow)
+		}
+	}
+}
+
 func BenchmarkEnqueue(b *testing.B) {
 	q := open(b, Config{DSN: filepath.Join(b.TempDir(), "queue.db")})
 	job := &middleware.Job{Workflow: "support", Request: question()}
