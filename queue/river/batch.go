@@ -27,8 +27,8 @@ type entry struct {
 	done  chan error
 }
 
-// insert returns when p is durable. If ctx ends before its turn has come, it is not enqueued; after that its outcome is waited for,
-// since nobody is to be told that work was not queued which then is delivered.
+// insert returns when p is durable. If ctx ends before its turn has come, it is not enqueued; after that its outcome is waited
+// for, since nobody is to be told that work was not queued which then is delivered.
 func (b *batch) insert(ctx context.Context, e engine, p *piece) error {
 	mine := &entry{p, make(chan error, 1)}
 	b.mu.Lock()
@@ -119,8 +119,9 @@ func insert(ctx context.Context, tx transaction, pieces []*piece) error {
 			p.deliveries, p.spent.Attempts, p.spent.Tokens, p.spent.CostUSD, number(p.spent.Estimated), int64(p.requires), p.request,
 			cause, ledger)
 	}
-	n, err := tx.exec(ctx, `INSERT INTO llm_work (id, workflow, state, idem, digest, job, since, not_before, deliveries, attempts, tokens,
-		cost, estimated, requires, request, cause, ledger) VALUES `+strings.Repeat(row+", ", len(pieces)-1)+row+` ON CONFLICT DO NOTHING`, args...)
+	rows := strings.Repeat(row+", ", len(pieces)-1) + row
+	n, err := tx.exec(ctx, `INSERT INTO llm_work (id, workflow, state, idem, digest, job, since, not_before, deliveries, attempts,
+		tokens, cost, estimated, requires, request, cause, ledger) VALUES `+rows+` ON CONFLICT DO NOTHING`, args...)
 	if err == nil && n != int64(len(pieces)) {
 		err = errTaken
 	}

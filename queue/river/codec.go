@@ -119,7 +119,7 @@ func (e *encoder) fields(v reflect.Value) (any, error) {
 
 // failure is an error by what is known of it: an *llm.Error whole, any other by its text and class.
 func (e *encoder) failure(v reflect.Value) (any, error) {
-	err, _ := v.Interface().(error)
+	err, _ := reflect.TypeAssert[error](v)
 	if err == nil {
 		return nil, nil //nolint:nilnil // null is the value
 	}
@@ -234,7 +234,7 @@ func fillString(data string, v reflect.Value) error {
 		v.SetBytes([]byte(data))
 		return nil
 	}
-	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if t, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return t.UnmarshalText([]byte(data))
 	}
 	switch v.Kind() {

@@ -20,7 +20,7 @@ func killed(t *testing.T, dsn string, p *provider, q *Queue, req *llm.Request) *
 	worker := process(t, dsn, p.URL)
 	<-p.began
 	must(t, worker.Process.Kill())
-	worker.Wait() //nolint:errcheck // it was killed
+	worker.Wait()
 	return receipt
 }
 

@@ -127,7 +127,9 @@ func most(a, b llm.Spending) llm.Spending {
 }
 
 // guarded is Deliver, with a panic of the onion as an error.
-func (h *hold) guarded(ctx context.Context, c llm.Caller, job *middleware.Job) (resp *llm.Response, next *middleware.Job, err error) {
+func (h *hold) guarded(
+	ctx context.Context, c llm.Caller, job *middleware.Job,
+) (resp *llm.Response, next *middleware.Job, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			resp, next, err = nil, nil, &llm.Error{Message: "the onion panicked", Err: &llm.PanicError{Value: v, Stack: debug.Stack()}}
@@ -201,8 +203,9 @@ func settle(ctx context.Context, tx transaction, p *piece, owner string) error {
 		}
 		job = jobs[0]
 	}
-	n, err := tx.exec(ctx, `UPDATE llm_work SET state = ?, owner = '', begun = '[]', job = ?, not_before = ?, ended = `+ended+`, deliveries = ?,
-		lost = ?, attempts = ?, tokens = ?, cost = ?, estimated = ?, cause = ?, ledger = ?, answer = ? WHERE id = ? AND owner = ? AND state = 'running'`,
+	n, err := tx.exec(ctx, `UPDATE llm_work SET state = ?, owner = '', begun = '[]', job = ?, not_before = ?, ended = `+ended+`,
+		deliveries = ?, lost = ?, attempts = ?, tokens = ?, cost = ?, estimated = ?, cause = ?, ledger = ?, answer = ?
+		WHERE id = ? AND owner = ? AND state = 'running'`,
 		string(p.state), job, p.notBefore.UnixMicro(), p.deliveries, p.lost, p.spent.Attempts, p.spent.Tokens, p.spent.CostUSD,
 		number(p.spent.Estimated), cause, ledger, p.answer, p.id, owner)
 	if err == nil && n == 0 {

@@ -83,12 +83,35 @@ func TestWorkIsNotDeliveredBeforeItsTime(t *testing.T) {
 	})
 }
 
+func TestAJobThatIsNotTheWorksOwnDeliversNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, dsn string) {
+		m := llmtest.Script()
+		q := open(t, Config{DSN: dsn})
+		later, err := q.Enqueue(t.Context(), &middleware.Job{Request: question(), NotBefore: time.Now().Add(time.Hour)})
+		must(t, err)
+		must(t, q.engine.transact(t.Context(), func(tx transaction) error { // as one that River rescues long after the lease did
+			_, err := tx.insert(t.Context(), &piece{id: later.ID})
+			return err
+		}))
+		now, err := q.Enqueue(t.Context(), &middleware.Job{Request: question()})
+		must(t, err)
+		cfg := fast(onion(q, m, middleware.BudgetConfig{Attempts: 1}))
+		cfg.Concurrency = 1
+		w := start(t, q, cfg)
+		wait(t, q, now.ID)
+		must(t, w.Stop(t.Context()))
+		if o, err := q.Result(t.Context(), later.ID); err != nil || o.State != Waiting || m.Count() != 1 {
+			t.Errorf("after %d calls it is %+v, %v", m.Count(), o, err)
+		}
+	})
+}
+
 func TestAPanicIsADeadEndWithItsLedger(t *testing.T) {
 	t.Parallel()
 	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
 	boom := llm.Stage{Name: "boom", Wrap: func(next llm.Caller) llm.Caller {
 		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-			next.Call(ctx, req) //nolint:errcheck // it panics in any case
+			next.Call(ctx, req)
 			panic("a stage broke")
 		})
 	}}

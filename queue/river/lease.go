@@ -80,8 +80,8 @@ func (h *hold) renew(ctx context.Context, begun string) error {
 	return err
 }
 
-// beat renews the lease until the function it returns is called. A hold that is lost, or may be since the database is silent for as
-// long as the lease is, ends the delivery.
+// beat renews the lease until the function it returns is called. A hold that is lost, or may be soon since the database was silent
+// for most of the lease, ends the delivery.
 func (h *hold) beat(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -131,8 +131,8 @@ func (w *Worker) keep(ctx context.Context) {
 	}
 }
 
-// What is recovered: work whose worker was silent for longer than its lease, and work that is due and has no job of River's, because
-// somebody cleared it away.
+// What is recovered: work whose worker was silent for longer than its lease, and work that is due and has no job of River's,
+// because somebody cleared it away.
 const (
 	silent   = `state = 'running' AND lease < {now}`
 	orphaned = `state = 'waiting' AND not_before < {now} AND NOT EXISTS (SELECT 1 FROM river_job WHERE river_job.id = llm_work.job
@@ -184,7 +184,8 @@ func readopt(ctx context.Context, tx transaction, p *piece) error {
 // lose is p after its worker's death. The attempts it had begun count, and one if none is known of: nobody knows how they ended.
 func (p *piece) lose(most int) *piece {
 	e := &llm.Error{
-		Class: llm.Unknown, Commit: llm.CommitUnknown, Message: "the worker that had it fell silent; how its attempts ended is not known",
+		Class: llm.Unknown, Commit: llm.CommitUnknown,
+		Message: "the worker that had it fell silent; how its attempts ended is not known",
 	}
 	rows := slices.Clone(p.begun)
 	if len(rows) == 0 {

@@ -30,7 +30,7 @@ const (
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(envDSN); dsn != "" {
 		if err := child(dsn, os.Getenv(envProvider)); err != nil {
-			io.WriteString(os.Stderr, err.Error()) //nolint:errcheck // the exit tells
+			io.WriteString(os.Stderr, err.Error())
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -67,9 +67,9 @@ func process(t *testing.T, dsn, provider string) *exec.Cmd {
 	must(t, err)
 	must(t, c.Start())
 	t.Cleanup(func() {
-		in.Close()               //nolint:errcheck // it may be dead
-		io.Copy(io.Discard, out) //nolint:errcheck // as above
-		c.Wait()                 //nolint:errcheck // as above
+		in.Close()
+		io.Copy(io.Discard, out)
+		c.Wait()
 	})
 	ready := make([]byte, len("ready\n"))
 	_, err = io.ReadFull(out, ready)
@@ -117,7 +117,7 @@ func start(tb testing.TB, q *Queue, cfg WorkerConfig) *Worker {
 	tb.Helper()
 	w, err := q.Start(tb.Context(), cfg)
 	must(tb, err)
-	tb.Cleanup(func() { must(tb, w.Stop(context.Background())) })
+	tb.Cleanup(func() { must(tb, w.Stop(context.WithoutCancel(tb.Context()))) })
 	return w
 }
 
@@ -172,17 +172,17 @@ const completion = `{"id":"c1","model":"m","choices":[{"message":{"role":"assist
 func answer(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Request-Id", "req-1")
-	io.WriteString(w, completion) //nolint:errcheck // the client sees it
+	io.WriteString(w, completion)
 }
 
 func outage(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
-	io.WriteString(w, `{"error":{"message":"down for repair","type":"server_error"}}`) //nolint:errcheck // the client sees it
+	io.WriteString(w, `{"error":{"message":"down for repair","type":"server_error"}}`)
 }
 
 // hang answers nothing until the client leaves.
 func hang(_ http.ResponseWriter, r *http.Request) {
-	io.Copy(io.Discard, r.Body) //nolint:errcheck // so that the server sees the client leave
+	io.Copy(io.Discard, r.Body) // so that the server sees the client leave
 	<-r.Context().Done()
 }
 

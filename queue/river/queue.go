@@ -153,8 +153,8 @@ func (p *piece) texts() (cause, ledger string, err error) {
 	return cause, ledger, nil
 }
 
-const columns = `id, workflow, state, COALESCE(idem, ''), digest, job, since, not_before, ended, deliveries, lost, attempts, tokens, cost,
-	estimated, requires, request, cause, ledger, begun, answer`
+const columns = `id, workflow, state, COALESCE(idem, ''), digest, job, since, not_before, ended, deliveries, lost, attempts,
+	tokens, cost, estimated, requires, request, cause, ledger, begun, answer`
 
 // scanned reads columns.
 func scanned(scan func(...any) error) (*piece, error) {

@@ -117,9 +117,9 @@ func TestTablesOfALaterVersionAreLeftAlone(t *testing.T) {
 func TestNonsensePanics(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(){
-		"Config.Keep":              func() { Open(t.Context(), Config{DSN: "x", Keep: -1}) },                                            //nolint:errcheck // panics
-		"WorkerConfig.Callers":     func() { (&Queue{}).Start(t.Context(), WorkerConfig{}) },                                            //nolint:errcheck // panics
-		"WorkerConfig.Concurrency": func() { (&Queue{}).Start(t.Context(), WorkerConfig{Callers: fast(nil).Callers, Concurrency: -1}) }, //nolint:errcheck // panics
+		"Config.Keep":              func() { Open(t.Context(), Config{DSN: "x", Keep: -1}) },
+		"WorkerConfig.Callers":     func() { (&Queue{}).Start(t.Context(), WorkerConfig{}) },
+		"WorkerConfig.Concurrency": func() { (&Queue{}).Start(t.Context(), WorkerConfig{Callers: fast(nil).Callers, Concurrency: -1}) },
 	} {
 		func() {
 			defer func() {
@@ -197,6 +197,12 @@ func TestNothingOfAProvidersHeadersAndBodiesIsOnDisk(t *testing.T) {
 			Header: http.Header{"Set-Cookie": {"s3cret"}}, Body: "the s3cret body", Message: "a plain message",
 		}}
 	}
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Set-Cookie", "s3cret")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintf(w, `{"error":{"message":"down, said to %s"}}`, r.Header.Get("Authorization"))
+	})
+	queued(t, onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 3}), question())
 	cause := secret()
 	cause.Err, cause.Attempts = secret(), []llm.Attempt{{Err: secret()}}
 	_, err = q.Enqueue(t.Context(), &middleware.Job{Request: question(), Cause: cause})
@@ -211,7 +217,9 @@ func TestNothingOfAProvidersHeadersAndBodiesIsOnDisk(t *testing.T) {
 		all.Write(text)
 		return err
 	}))
-	if strings.Contains(all.String(), "s3cret") || !strings.Contains(all.String(), "a plain message") {
+	text := all.String()
+	if strings.Contains(text, "s3cret") || strings.Contains(text, "sk-secret") ||
+		!strings.Contains(text, "a plain message") || !strings.Contains(text, "down, said to") {
 		t.Error("the files hold what they should not, or not what they should")
 	}
 }

@@ -116,7 +116,8 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		n, err := tx.exec(ctx, `UPDATE llm_work SET state = 'dead', ended = {now}, cause = ? WHERE id = ? AND state = 'waiting'`, cause, id)
+		n, err := tx.exec(ctx, `UPDATE llm_work SET state = 'dead', ended = {now}, cause = ? WHERE id = ? AND state = 'waiting'`,
+			cause, id)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("it is %s; only work that waits can be canceled", p.state)
 		}
@@ -144,7 +145,8 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Outcome, error) {
 		limit = 100
 	}
 	var list []Outcome
-	err := q.engine.rows(ctx, `SELECT `+columns+` FROM llm_work WHERE (CAST(? AS TEXT) = '' OR workflow = ?) AND (CAST(? AS TEXT) = '' OR state = ?)
+	err := q.engine.rows(ctx, `SELECT `+columns+` FROM llm_work
+		WHERE (CAST(? AS TEXT) = '' OR workflow = ?) AND (CAST(? AS TEXT) = '' OR state = ?)
 		ORDER BY since, id LIMIT CAST(? AS BIGINT) OFFSET CAST(? AS BIGINT)`,
 		[]any{f.Workflow, f.Workflow, string(f.State), string(f.State), limit, max(f.Offset, 0)}, func(scan func(...any) error) error {
 			p, err := scanned(scan)
@@ -174,7 +176,7 @@ type Count struct {
 // Count counts the work by workflow and state.
 func (q *Queue) Count(ctx context.Context) ([]Count, error) {
 	var list []Count
-	err := q.engine.rows(ctx, `SELECT workflow, state, COUNT(*) FROM llm_work GROUP BY workflow, state ORDER BY workflow, state`, nil,
+	err := q.engine.rows(ctx, `SELECT workflow, state, COUNT(*) FROM llm_work GROUP BY workflow, state ORDER BY 1, 2`, nil,
 		func(scan func(...any) error) error {
 			var c Count
 			err := scan(&c.Workflow, (*string)(&c.State), &c.N)

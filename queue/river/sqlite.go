@@ -137,6 +137,7 @@ func (e *sqliteEngine) prepare(ctx context.Context) error {
 		return err
 	}
 	return e.begin(ctx, func(tx *sql.Tx) error {
+		//nolint:staticcheck // discouraged for PostgreSQL's migrations; those of SQLite fit in one transaction, which is the lock
 		if _, err := m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, nil); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ type Worker struct {
 	queue  *Queue
 	cfg    WorkerConfig
 	client client
-	hard   context.Context // ended when what runs has to stop. Its cause is errStopping
+	hard   context.Context //nolint:containedctx // it is the worker's: its end, by errStopping, ends what runs
 	halt   context.CancelCauseFunc
 	keeper sync.WaitGroup // of lost work and old results
 	leave  context.CancelFunc
