@@ -55,6 +55,7 @@ func (l *listed) check(o *Options) {
 	p := l.Price.price()
 	switch {
 	case l.Price == nil:
+	case !l.sound(under(l.path, "price")):
 	case p == llm.Price{}:
 		l.bad("price", "write free: true, or the prices", "price says nothing")
 	case p.Free && p != llm.Price{Free: true}:
@@ -203,7 +204,7 @@ func (c *checks) rows() {
 	by := map[llm.Class]string{}
 	for _, word := range sortedKeys(c.Reactions) {
 		at := "reactions." + word
-		if c.Reactions[word] == (reaction{}) {
+		if c.Reactions[word] == (reaction{}) && c.sound(at) {
 			c.badAt(at, "say what differs, or remove it", "the row for %s changes nothing", word)
 		}
 		for _, class := range classesOf([]string{word}) {
@@ -235,7 +236,7 @@ func (c *checks) limits() {
 		}
 	}
 	if t := c.Timeouts; t != nil {
-		if *t == (timeouts{}) {
+		if *t == (timeouts{}) && c.sound("timeouts") {
 			c.badAt("timeouts", "set one, or remove the line", "timeouts sets nothing")
 		}
 		within("timeouts.attempt_ms", t.Attempt, c.MaxElapsed, "max_elapsed_ms")

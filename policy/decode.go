@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,19 @@ func (d *decoder) badAt(path, mend, format string, args ...any) {
 	d.bad(n, mend, format, args...)
 }
 
+// sound reports whether nothing beneath path was wrong, so that more can be said of it.
+func (d *decoder) sound(path string) bool {
+	for at, n := range d.at {
+		if at != path && !strings.HasPrefix(at, path+".") {
+			continue
+		}
+		if slices.ContainsFunc(d.errs, func(e *Error) bool { return e.File == d.file && e.Line == n.Line && e.Column == n.Column }) {
+			return false
+		}
+	}
+	return true
+}
+
 // has reports whether path was written.
 func (d *decoder) has(path string) bool { return d.at[path] != nil }
 
@@ -85,6 +99,9 @@ func (d *decoder) has(path string) bool { return d.at[path] != nil }
 func (d *decoder) open(n *yaml.Node, path string) (*yaml.Node, bool) {
 	for n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias
+	}
+	if d.left < 0 { // said already
+		return n, false
 	}
 	if d.left--; d.left == 0 || strings.Count(path, ".") > mostDepth {
 		d.left = -1
@@ -162,12 +179,18 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 	}
 }
 
+// keyLike are words for what is named by key.
+var keyLike = regexp.MustCompile(`(?i)key|token|secret|password`)
+
 func (d *decoder) unknown(key *yaml.Node, path string, names []string) {
 	mend := nearest(key.Value, names)
 	if mend == "" {
 		mend = "the keys of " + nameOf(path) + " are " + strings.Join(names, ", ")
 	}
-	if key.Value == "routes" {
+	switch {
+	case slices.Contains(names, "key") && keyLike.MatchString(key.Value):
+		mend = "write key: {env: NAME} or key: {file: PATH}"
+	case key.Value == "routes":
 		mend = "put routes into a document of its own, after a line with ---"
 	}
 	d.bad(key, mend, "unknown key %s", quoted(key.Value))
@@ -189,7 +212,11 @@ func (d *decoder) table(n *yaml.Node, path string, v reflect.Value, r rule) {
 
 func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, r rule) {
 	if n.Kind != yaml.SequenceNode {
-		d.bad(n, "write a list: ["+strings.TrimSuffix(kindOf(n), " ")+"]", "%s is %s, not a list", lastOf(path), kindOf(n))
+		mend := "write a list: [a, b]"
+		if n.Kind == yaml.ScalarNode && quoted(n.Value) == strconv.Quote(n.Value) {
+			mend = "write a list: [" + n.Value + "]"
+		}
+		d.bad(n, mend, "%s is %s, not a list", nameOf(path), kindOf(n))
 		return
 	}
 	if len(n.Content) == 0 && !r.has("empty") {
@@ -303,7 +330,9 @@ func kindOf(n *yaml.Node) string {
 	}
 	switch n.Tag {
 	case "!!int", "!!float":
-		return "the number " + quoted(n.Value)
+		return "the number " + strings.Trim(quoted(n.Value), `"`)
+	case "!!timestamp":
+		return "a date"
 	case "!!bool":
 		return "the truth value " + n.Value
 	case "!!null":

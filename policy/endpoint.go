@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"path/filepath"
 	"strings"
 
 	"github.com/modelchain/llm"
@@ -83,11 +82,7 @@ func (l *listed) secret(o *Options) (secret string, ok bool) {
 			return "", false
 		}
 	default:
-		path := l.Key.File
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(l.file), path)
-		}
-		data, err := readFile(path, mostKey)
+		data, err := readFile(l.keyFile(), mostKey)
 		if err != nil {
 			if p, ok := errors.AsType[*fs.PathError](err); ok {
 				err = p.Err

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,10 @@ func (es Errors) Unwrap() []error {
 }
 
 // report collects what is wrong.
-type report struct{ errs Errors }
+type report struct {
+	errs  Errors
+	files []string // in order
+}
 
 // mostErrors bounds a report: a file that is no policy at all has no need of more.
 const mostErrors = 50
@@ -77,13 +81,10 @@ func (r *report) err() error {
 		return nil
 	}
 	slices.SortStableFunc(r.errs, func(a, b *Error) int {
-		if a.File != b.File {
-			return 0 // the files are in order already
-		}
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(
+			cmp.Compare(slices.Index(r.files, a.File), slices.Index(r.files, b.File)), cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
 	})
 	return r.errs
 }
@@ -97,7 +98,7 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// nearest is ` (did you mean "x"?)` for the one of names that text may have been meant as, and "" if there is none.
+// nearest is `did you mean "x"?` for the one of names that text may have been meant as, and "" if there is none.
 func nearest(text string, names []string) string {
 	if best := closest(text, names); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -107,6 +108,9 @@ func nearest(text string, names []string) string {
 
 func closest(text string, names []string) string {
 	best, least := "", max(len(text)/3, 1)+1
+	if len(text) < 3 {
+		return "" // anything is near
+	}
 	for _, name := range names {
 		d := distance(plainWord(text), plainWord(name))
 		if len(text) > 3 && (strings.HasPrefix(name, text) || strings.HasPrefix(text, name)) {

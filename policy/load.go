@@ -106,6 +106,7 @@ type parsed struct {
 func parse(files []source) *parsed {
 	p := &parsed{}
 	for _, f := range files {
+		p.files = append(p.files, f.name)
 		p.file(f)
 	}
 	for i, c := range p.cards {
@@ -193,7 +194,7 @@ func holds(n *yaml.Node, key string) bool {
 
 var (
 	lineOf  = regexp.MustCompile(`line (\d+): `)
-	anchors = regexp.MustCompile(`anchor '.*' (referenced|value)`)
+	anchors = regexp.MustCompile(`anchor '.*' `)
 )
 
 // syntax is what the parser of YAML said. What it quotes is left out.
@@ -204,6 +205,6 @@ func syntax(file string, err error) *Error {
 		e.Line, _ = strconv.Atoi(text[m[2]:m[3]])
 		text = text[:m[0]] + text[m[1]:]
 	}
-	e.What = "this is no YAML: " + anchors.ReplaceAllString(text, "an anchor $1")
+	e.What = "this is no YAML: " + anchors.ReplaceAllString(text, "anchor ")
 	return e
 }

@@ -92,11 +92,13 @@ func (s *Set) Reload() error {
 }
 
 func (s *Set) load(files []source) error {
-	before := s.now.Load()
-	next, err := build(parse(files), &s.o, before)
+	before, p := s.now.Load(), parse(files)
+	contents := sum(files, p) // before the keys are read: a change in between is seen later
+	next, err := build(p, &s.o, before)
 	if err != nil {
 		return err
 	}
+	next.contents = contents
 	s.mu.Lock()
 	for _, name := range next.order {
 		if s.workflows[name] == nil {
@@ -118,9 +120,10 @@ func build(p *parsed, o *Options, before *state) (*state, error) {
 		(&checks{c, p, o}).check()
 	}
 	next := &state{flows: map[string]*flow{}, leaves: map[string]*leaf{}, cooldowns: map[string]*middleware.Cooldowns{}}
+	sound := len(p.errs) == 0
 	for _, c := range p.cards {
 		for _, name := range c.used() {
-			if r := p.route(name); r != nil && len(p.errs) == 0 && next.leaves[name] == nil {
+			if r := p.route(name); r != nil && sound && next.leaves[name] == nil {
 				next.leaves[name] = r.leaf(o, before.leaves[name])
 			}
 		}

@@ -63,7 +63,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	fail := func(status int, code string) {
-		w.Header().Set("Retry-After-Ms", "1")
+		w.Header().Set("Retry-After-Ms", "500")
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, `{"error":{"message":"no: %s","type":%[1]q,"code":%[1]q}}`, code)
 	}
@@ -190,6 +190,7 @@ func TestTheMinimalCardOverLoopback(t *testing.T) {
 		{name: "an unknown model is not among the reasons", primary: []string{"404"}, backup: []string{"other"}, class: llm.NotFound, onPrimary: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			primary, backup := serve(t, c.primary...), serve(t, c.backup...)
 			s, _ := loopback(t, primary, backup)
 			resp, err := call(t, s, "support-answer")
