@@ -78,6 +78,7 @@ func (n *onion) build() *llm.Pipeline {
 // perCall are the stages around the choice of a route, the outermost first.
 func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
 	var stages []llm.Stage
+	budget := middleware.BudgetConfig{Attempts: n.MaxAttempts, Tokens: n.MaxTokens, CostUSD: n.MaxCost}
 	if n.ReplaySafe == "request_sent" {
 		stages = append(stages, replayUnsafe())
 	}
@@ -85,14 +86,14 @@ func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
 		stages = append(stages, n.degradeStage())
 	}
 	if n.QueueAfter != nil {
-		stages = append(stages, n.o.Queue(n.Workflow, n.QueueAfter.duration())) // QUEUE: the stage of middleware/queue.go goes here
+		stages = append(stages, middleware.Queue(middleware.QueueConfig{
+			Queue: n.o.Queue, Workflow: n.Workflow, After: n.QueueAfter.duration(), Budget: budget, Reactions: n.overrides(),
+		}))
 	}
 	// The time is the deadline's: a budget around it that ends at the same moment would be taken for the caller's own limit, and
 	// a silent primary for one that ran out of time, for which nobody stands in.
-	if n.MaxAttempts > 0 || n.MaxTokens > 0 || n.MaxCost > 0 {
-		stages = append(stages, middleware.EachBudget(middleware.BudgetConfig{
-			Attempts: n.MaxAttempts, Tokens: n.MaxTokens, CostUSD: n.MaxCost,
-		}))
+	if budget != (middleware.BudgetConfig{}) {
+		stages = append(stages, middleware.EachBudget(budget))
 	}
 	stages = append(stages, middleware.Deadline(middleware.DeadlineConfig{Total: n.MaxElapsed.duration(), Estimates: n.k.estimates}))
 	if s := n.Stream; s != nil && (s.Notice != "" || s.OnInterrupt == "continue") {
@@ -110,9 +111,12 @@ func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
 // perRoute are the stages around one deployment, the outermost first.
 func (n *onion) perRoute(name string) llm.Chain {
 	stages := []llm.Stage{n.cooldowns.Stage()}
-	if most := n.retries(); most > 0 {
-		cfg := middleware.RetryConfig{Max: most, Budget: n.k.retries[name], Reactions: n.overrides()}
-		if r := n.Retry; r != nil {
+	if r := n.Retry; r == nil || r.Max == nil || *r.Max > 0 {
+		cfg := middleware.RetryConfig{Budget: n.k.retries[name], Reactions: n.overrides()}
+		if r != nil {
+			if r.Max != nil {
+				cfg.Max = *r.Max
+			}
 			cfg.Base, cfg.Cap, cfg.Jitter, cfg.MaxWait = r.Base.duration(), r.Cap.duration(), r.Jitter, r.MaxWait.duration()
 		}
 		stages = append(stages, middleware.Retry(cfg))
@@ -130,20 +134,8 @@ func (n *onion) perRoute(name string) llm.Chain {
 		middleware.Classify(middleware.ClassifyConfig{Logger: n.o.Telemetry.Logger}))...)
 }
 
-// retries is how often a call is repeated on a route. Where the card does not say, every fallback keeps an attempt.
-func (c *card) retries() int {
-	if c.Retry != nil && c.Retry.Max != nil {
-		return *c.Retry.Max
-	}
-	const most = 2
-	if c.MaxAttempts == 0 {
-		return most
-	}
-	return min(most, max(c.MaxAttempts-1-len(c.Fallbacks), 0))
-}
-
 func (n *onion) degradeStage() llm.Stage {
-	cfg := middleware.DegradeConfig{LastGood: n.k.lastGood, For: n.standsInFor()}
+	cfg := middleware.DegradeConfig{LastGood: n.k.lastGood, For: classesOf(n.Degrade.For), Reactions: n.overrides()}
 	if n.Degrade.Answer != "" {
 		cfg.Answer = middleware.StandIn(n.Degrade.Answer)
 	}

@@ -13,7 +13,7 @@ type card struct {
 	Fallbacks []fallback `yaml:"allowed_fallbacks" check:"empty" doc:"the routes that may stand in, in order, each for its reasons only"`
 	Long      string     `yaml:"long_context" check:"name" doc:"the route for requests that do not fit the window of the primary"`
 
-	QueueAfter *millis  `yaml:"queue_after_ms" check:"null" doc:"the wait from which on work is queued, in milliseconds; null or absent: no queue"`
+	QueueAfter *millis  `yaml:"queue_after_ms" check:"null,min=0" doc:"the wait from which on work that time may mend is queued, in milliseconds; 0 for any wait; no queue if null or absent"`
 	Degrade    *degrade `yaml:"degrade" doc:"what stands in where nobody could answer; nothing if absent"`
 	Closed     []string `yaml:"fail_closed_on" check:"words=closed,empty" doc:"failures that end the call at once: no retry, no fallback, no queue, no stand-in"`
 
@@ -41,7 +41,7 @@ type lastGood struct {
 }
 
 type retry struct {
-	Max     *int    `yaml:"max" check:"max=100" doc:"how often a call is repeated on a route; 0 for never; if absent 2, or less where max_total_attempts would leave a fallback without an attempt"`
+	Max     *int    `yaml:"max" check:"max=100" doc:"how often a call is repeated on a route; 0 for never; 2 if absent; the last attempt is left to a fallback in any case"`
 	Base    millis  `yaml:"base_ms" doc:"the first wait, in milliseconds, where the provider asks for none; 1000 if absent"`
 	Cap     millis  `yaml:"cap_ms" doc:"the longest such wait, in milliseconds; 20000 if absent"`
 	Jitter  float64 `yaml:"jitter" check:"above=0,max=1" doc:"the share by which waits differ at random; 0.5 if absent"`

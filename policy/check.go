@@ -258,6 +258,9 @@ func (c *checks) limits() {
 	}
 	if d := c.Cooldown; d != nil {
 		within("cooldown.rest_ms", d.Rest, d.Cap, "cap_ms")
+		if d.Rest == 0 && d.Cap > 0 && d.Cap < 60_000 {
+			c.badAt("cooldown.cap_ms", "add rest_ms", "cap_ms %d is less than rest_ms, which is 60000 if absent", d.Cap)
+		}
 	}
 }
 

@@ -104,6 +104,16 @@ func (l *listed) secret(o *Options) (secret string, ok bool) {
 
 // caller makes what speaks to the model.
 func (l *listed) caller(o *Options, secret string) (c llm.Caller, err error) {
+	// A mistake for which an adapter panics, as it would be the program's, is the file's here.
+	defer func() {
+		if r := recover(); r != nil {
+			text, ok := r.(string)
+			if !ok {
+				panic(r)
+			}
+			c, err = nil, errors.New(strings.TrimPrefix(text, "llm/adapters/openai: New: "))
+		}
+	}()
 	if brought := o.Providers[l.Provider]; brought != nil {
 		c, err = brought(Endpoint{
 			Route: l.name, Provider: l.Provider, Model: l.Model, BaseURL: l.BaseURL, APIKey: secret, Settings: l.Settings,
@@ -114,16 +124,6 @@ func (l *listed) caller(o *Options, secret string) (c llm.Caller, err error) {
 		}
 		return c, err
 	}
-	// A mistake that is a program's there is a file's here.
-	defer func() {
-		if r := recover(); r != nil {
-			text, ok := r.(string)
-			if !ok {
-				panic(r)
-			}
-			c, err = nil, errors.New(strings.TrimPrefix(text, "llm/adapters/openai: New: "))
-		}
-	}()
 	cfg := openai.Config{
 		Provider: l.Provider, BaseURL: l.BaseURL, APIKey: secret, Model: l.Model, Organization: l.Organization, Project: l.Project,
 		HTTPClient: o.HTTPClient, APIVersion: l.APIVersion, KeyHeader: l.KeyHeader,

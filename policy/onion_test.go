@@ -24,7 +24,7 @@ func supportAnswer(primary, backup *llm.Deployment, logger *slog.Logger) llm.Cal
 	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{})
 	perRoute := llm.New(
 		cooldowns.Stage(),
-		middleware.Retry(middleware.RetryConfig{Max: 1}), // of three attempts one is left for the fallback
+		middleware.Retry(middleware.RetryConfig{}),
 		middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{}),
 		middleware.Classify(middleware.ClassifyConfig{Logger: logger}),
 	)
@@ -124,14 +124,18 @@ func TestTheCardAndTheGoCodeBehaveTheSame(t *testing.T) {
 	}
 }
 
+// A shelf is a queue that keeps its work.
+type shelf struct{ jobs []*middleware.Job }
+
+func (s *shelf) Enqueue(_ context.Context, job *middleware.Job) (*middleware.Receipt, error) {
+	s.jobs = append(s.jobs, job)
+	return &middleware.Receipt{ID: "1", Workflow: job.Workflow, NotBefore: job.NotBefore}, nil
+}
+
 // withQueue are options for the full card.
 func withQueue(models map[string]llm.Caller) policy.Options {
 	o := scripted(models)
-	o.Queue = func(workflow string, after time.Duration) llm.Stage {
-		return llm.Stage{Name: "queue", Config: workflow + " from " + after.String(), Wrap: func(next llm.Caller) llm.Caller {
-			return llm.CallerFunc(next.Call)
-		}}
-	}
+	o.Queue = &shelf{}
 	return o
 }
 
@@ -279,5 +283,18 @@ routes:
 	resp, err := call(t, s, "w")
 	if err != nil || resp.Text() != "free" || a.Count() != 0 {
 		t.Errorf("got %q, %v", resp.Text(), err)
+	}
+}
+
+func TestWorkThatMayWaitIsQueued(t *testing.T) {
+	for after, queued := range map[string]bool{"0": true, "60000": true, "60001": false, "null": false} {
+		a := llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.Quota, RetryAfter: time.Minute}))
+		o, s := scripted(map[string]llm.Caller{"a": a}), &shelf{}
+		o.Queue = s
+		l := goLive(t, o, "workflow: w\nqueue_after_ms: "+after+twoRoutes)
+		_, err := call(t, l.Set, "w")
+		if queued != (llm.ClassOf(err) == llm.Queued) || queued != (len(s.jobs) == 1) || queued && s.jobs[0].Workflow != "w" {
+			t.Errorf("queue_after_ms: %s: %v, %d jobs", after, err, len(s.jobs))
+		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/middleware"
@@ -28,8 +27,8 @@ type Options struct {
 	Telemetry middleware.TelemetryConfig
 	// Providers make the Callers of providers that are not built in, by the name that routes have in provider. nil: none.
 	Providers map[string]func(Endpoint) (llm.Caller, error)
-	// Queue makes the stage that queues the work of a workflow from a wait of after on. nil: cards with queue_after_ms are refused.
-	Queue func(workflow string, after time.Duration) llm.Stage
+	// Queue takes work that may wait, of the workflows whose cards set queue_after_ms. nil: those are refused.
+	Queue middleware.Queuer
 }
 
 // A Set is the workflows of a policy. It is safe for concurrent use.

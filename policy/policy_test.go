@@ -184,7 +184,7 @@ func TestTheMinimalCardOverLoopback(t *testing.T) {
 		{name: "the quota is used up and the fallback is not approved for that", primary: []string{"429 quota"}, backup: []string{"other"},
 			class: llm.Quota, onPrimary: 1},
 		{name: "paced, repeated, and no fallback is approved for that", primary: []string{"429"}, backup: []string{"other"},
-			class: llm.RateLimited, onPrimary: 2},
+			class: llm.RateLimited, onPrimary: 3},
 		{name: "a refused key fails closed", primary: []string{"401"}, backup: []string{"other"}, class: llm.Auth, onPrimary: 1},
 		{name: "a malformed request fails closed", primary: []string{"400"}, backup: []string{"other"}, class: llm.Invalid, onPrimary: 1},
 		{name: "an unknown model is not among the reasons", primary: []string{"404"}, backup: []string{"other"}, class: llm.NotFound, onPrimary: 1},

@@ -81,19 +81,4 @@ func (r reaction) over(row middleware.Reaction) middleware.Reaction {
 	return row
 }
 
-// standsInFor are the classes that a stand-in is given for: those that the card names, or all that are not closed.
-func (c *card) standsInFor() []llm.Class {
-	if c.Degrade.For != nil {
-		return classesOf(c.Degrade.For)
-	}
-	rows := c.reactions()
-	var out []llm.Class
-	for i := range llm.NumClasses {
-		if class := llm.Class(i); !rows[class].Closed {
-			out = append(out, class)
-		}
-	}
-	return out
-}
-
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -167,6 +167,7 @@ two cards of one name
 a key that is not there
 routes in two documents
 nobody goes on with a broken answer
+a cap below the rest that is not written
 `
 
 func TestTheSchemaRefusesWhatIsWrongByItself(t *testing.T) {
