@@ -24,7 +24,8 @@ func (l *listed) check(o *Options) {
 	case brought:
 		for _, key := range []string{"api", "api_version", "key_header", "organization", "project"} {
 			if l.has(under(l.path, key)) {
-				l.bad(key, "put what the provider needs into settings", "%s is for the providers of package openai, not for %s", key, l.Provider)
+				l.bad(key, "put what the provider needs into settings", "%s is for the providers of package openai, not for %s", key,
+					l.Provider)
 			}
 		}
 	case !builtIn:
@@ -249,8 +250,8 @@ func (c *checks) limits() {
 		within("retry.base_ms", r.Base, orDefault(r.Cap, 20_000), "cap_ms")
 		within("retry.base_ms", r.Base, c.MaxElapsed, "max_elapsed_ms")
 		if r.Max != nil && c.MaxAttempts > 0 && *r.Max >= c.MaxAttempts {
-			c.badAt("retry.max", "lower it, or raise max_total_attempts", "retry.max %d and the first attempt are more than max_total_attempts %d",
-				*r.Max, c.MaxAttempts)
+			c.badAt("retry.max", "lower it, or raise max_total_attempts",
+				"retry.max %d and the first attempt are more than max_total_attempts %d", *r.Max, c.MaxAttempts)
 		}
 		if r.Max != nil && *r.Max == 0 && *r != (retry{Max: r.Max}) {
 			c.badAt("retry.max", "remove the other lines of retry, or raise it", "retry.max is 0, so nothing else of retry means anything")

@@ -14,8 +14,8 @@ import (
 // A decoder reads one document strictly into the types of cards. What is wrong goes to its report, and it goes on with the
 // next key.
 //
-// The tags of a field say what it takes, and the schema for editors is made from the same: yaml has the key, doc what it means, and
-// check, separated by commas, what must hold: "required"; "null" allows it; "min=1", "max=1", "above=0" for numbers;
+// The tags of a field say what it takes, and the schema for editors is made from the same: yaml has the key, and check,
+// separated by commas, what must hold: "required"; "null" allows it; "min=1", "max=1", "above=0" for numbers;
 // "one=a|b" for texts; "words=…" for lists of reason words; "name" for names.
 type decoder struct {
 	*report
@@ -127,7 +127,7 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, r rule) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if s, ok := v.Addr().Interface().(selfReader); ok {
+	if s, ok := reflect.TypeAssert[selfReader](v.Addr()); ok {
 		s.read(d, n, path)
 		return
 	}
@@ -174,7 +174,7 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 	}
 	for _, f := range fields {
 		if ruleOf(f).has("required") && !d.has(under(path, keyOf(f))) {
-			d.bad(n, "add "+keyOf(f)+": "+f.Tag.Get("doc"), "%s is missing", keyOf(f))
+			d.bad(n, "add "+keyOf(f)+": "+meaningOf(v.Type(), f), "%s is missing", keyOf(f))
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (d *decoder) notOne(n *yaml.Node, path string, all []string) {
 
 func (d *decoder) integer(n *yaml.Node, path string, v reflect.Value, r rule) {
 	key := lastOf(path)
-	_, isTime := v.Interface().(millis)
+	_, isTime := reflect.TypeAssert[millis](v)
 	if n.Tag != "!!int" {
 		d.bad(n, numberMend(n, key, isTime), "%s is %s, not a whole number%s", key, kindOf(n), unitOf(key))
 		return

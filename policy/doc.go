@@ -43,5 +43,5 @@
 //
 // # Keys
 //
-// A card never holds a key: a route says which environment variable or file does. Errors, Describe, the schema and logs hold none.
+// A card never holds a key: a route says which environment variable or file does. Errors, Describe and logs hold none.
 package policy

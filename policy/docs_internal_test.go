@@ -19,12 +19,15 @@ func keysOf(t reflect.Type) string {
 		if !f.IsExported() {
 			continue
 		}
-		doc := f.Tag.Get("doc")
+		doc := meaningOf(t, f)
 		if one := ruleOf(f)["one"]; one != "" {
 			doc += " (" + strings.ReplaceAll(one, "|", ", ") + ")"
 		}
 		if ruleOf(f).has("required") {
 			doc += "; required"
+		}
+		if doc == "" {
+			doc = "no meaning is given"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", keyOf(f), doc)
 	}
@@ -67,6 +70,9 @@ func TestTheTablesOfThePageAreThoseOfTheCode(t *testing.T) {
 		tables[of.Name()] = keysOf(of)
 	}
 	for name, table := range tables {
+		if strings.Contains(table, "no meaning is given") {
+			t.Errorf("a key of %s is not in the list of meanings:\n%s", name, table)
+		}
 		before, rest, found := strings.Cut(doc, "<!-- made: "+name+" -->\n")
 		was, after, ended := strings.Cut(rest, "<!-- end -->")
 		if !found || !ended {

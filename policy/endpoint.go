@@ -36,7 +36,7 @@ func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(e.String()
 
 // leaf is a deployment, and from what it was made.
 type leaf struct {
-	print      [sha256.Size]byte
+	sum        [sha256.Size]byte
 	deployment *llm.Deployment
 }
 
@@ -47,8 +47,8 @@ func (l *listed) leaf(o *Options, before *leaf) *leaf {
 		return nil
 	}
 	definition, _ := json.Marshal(l.route) //nolint:errchkjson // texts and numbers
-	now := &leaf{print: sha256.Sum256(fmt.Appendf(definition, "\x00%s\x00%s", l.name, secret))}
-	if before != nil && before.print == now.print {
+	now := &leaf{sum: sha256.Sum256(fmt.Appendf(definition, "\x00%s\x00%s", l.name, secret))}
+	if before != nil && before.sum == now.sum {
 		return before
 	}
 	caller, err := l.caller(o, secret)
@@ -89,7 +89,8 @@ func (l *listed) secret(o *Options) (secret string, ok bool) {
 			} else {
 				err = errors.New("it is too large")
 			}
-			l.bad("key.file", "write the key into it, or name another", "the file for the key of %s cannot be read: %v", quoted(l.name), err)
+			l.bad("key.file", "write the key into it, or name another", "the file for the key of %s cannot be read: %v", quoted(l.name),
+				err)
 			return "", false
 		}
 		secret = string(data)

@@ -23,7 +23,7 @@ func answer(ctx context.Context, path, question string) (string, error) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go set.Watch(watching, 5*time.Second, func(err error) { //nolint:errcheck // it ends with its context
+	go set.Watch(watching, 5*time.Second, func(err error) {
 		if err != nil {
 			fmt.Println("the old policy goes on:", err)
 		}

@@ -48,7 +48,8 @@ func sources(path string) ([]source, error) {
 			}
 		}
 		if len(names) == 0 || len(names) > mostFiles {
-			return nil, fmt.Errorf("llm/policy: %s has %d files that end in .yaml or .yml; it must have 1 to %d", path, len(names), mostFiles)
+			return nil, fmt.Errorf("llm/policy: %s has %d files that end in .yaml or .yml; it must have 1 to %d", path, len(names),
+				mostFiles)
 		}
 	}
 	out := make([]source, len(names))
@@ -62,7 +63,7 @@ func sources(path string) ([]source, error) {
 	return out, nil
 }
 
-// readFile reads a file of at most most bytes.
+// readFile reads a file of no more than most bytes.
 func readFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name) //nolint:gosec // the program names the policy, and the policy its key files
 	if err != nil {
@@ -111,7 +112,8 @@ func parse(files []source) *parsed {
 	}
 	for i, c := range p.cards {
 		if j := slices.IndexFunc(p.cards[:i], func(o *document) bool { return o.Workflow == c.Workflow && c.Workflow != "" }); j >= 0 {
-			c.badAt("workflow", "rename one of them", "the workflow %s is there twice, first in %s", quoted(c.Workflow), p.cards[j].place("workflow"))
+			c.badAt("workflow", "rename one of them", "the workflow %s is there twice, first in %s", quoted(c.Workflow),
+				p.cards[j].place("workflow"))
 		}
 	}
 	for i, r := range p.routes {

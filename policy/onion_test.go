@@ -103,7 +103,7 @@ func TestTheCardAndTheGoCodeBehaveTheSame(t *testing.T) {
 					}
 				}
 				resp, err := chat.Call(t.Context(), hello())
-				rows := []llm.Attempt(nil)
+				var rows []llm.Attempt
 				if err != nil {
 					e, _ := errors.AsType[*llm.Error](err)
 					class, rows = e.Class, e.Attempts
@@ -262,7 +262,7 @@ func TestWhatMayHaveActedIsNotSentAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = chat.Call(context.Background(), req)
+		_, err = chat.Call(t.Context(), req)
 		if a.Count() != calls || (err == nil) != (calls == 2) || req.ReplayUnsafe {
 			t.Errorf("%s: %d calls, %v", until, a.Count(), err)
 		}

@@ -53,7 +53,7 @@ type state struct {
 
 // flow is a workflow as its card has it now.
 type flow struct {
-	print     string
+	text      string
 	onion     *llm.Pipeline
 	cooldowns *middleware.Cooldowns
 	memory    *memory
@@ -142,7 +142,7 @@ func (st *state) flow(c *card, continues []string, o *Options, before *state) *f
 	old := before.flows[c.Workflow]
 	f := &flow{card: c}
 	text, _ := json.Marshal(c) //nolint:errchkjson // texts and numbers
-	f.print = string(text)
+	f.text = string(text)
 	leaves, same := map[string]*llm.Deployment{}, true
 	for _, name := range c.used() {
 		leaves[name] = st.leaves[name].deployment
@@ -155,7 +155,7 @@ func (st *state) flow(c *card, continues []string, o *Options, before *state) *f
 			st.cooldowns[key] = middleware.NewCooldowns(rests)
 		}
 	}
-	if old != nil && old.print == f.print && same {
+	if old != nil && old.text == f.text && same {
 		return old
 	}
 	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, old, before)
@@ -186,7 +186,7 @@ func (st *state) remember(c *card, old *flow, before *state) *memory {
 	if c.Degrade == nil || c.Degrade.LastGood == nil {
 		return m
 	}
-	if old != nil && old.card.Degrade != nil && old.card.Degrade.LastGood != nil && *old.card.Degrade.LastGood == *c.Degrade.LastGood {
+	if old != nil && old.memory.lastGood != nil && *old.card.Degrade.LastGood == *c.Degrade.LastGood {
 		m.lastGood = old.memory.lastGood
 		return m
 	}

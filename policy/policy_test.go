@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -260,7 +259,7 @@ func TestACallWhoseWorkflowIsGoneFails(t *testing.T) {
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chat.Call(context.Background(), hello()); !errors.Is(err, llm.Invalid) || !strings.Contains(err.Error(), "support-answer") {
+	if _, err := chat.Call(t.Context(), hello()); !errors.Is(err, llm.Invalid) || !strings.Contains(err.Error(), "support-answer") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := s.Caller("support-answer"); err == nil || !strings.Contains(err.Error(), "it has another") {

@@ -12,31 +12,31 @@ import (
 
 // route is a deployment as the section routes has it.
 type route struct {
-	Provider     string            `yaml:"provider" check:"required,name" doc:"whose API it is: openai, azure and the others of package openai, or one that the program brings"`
-	API          string            `yaml:"api" check:"one=chat|responses" doc:"which of OpenAI's two APIs is spoken; chat if absent"`
-	Model        string            `yaml:"model" check:"required" doc:"the model, as its provider names it"`
-	BaseURL      string            `yaml:"base_url" doc:"the root of the API, what comes before /chat/completions; the provider's own if absent"`
-	Key          *key              `yaml:"key" doc:"where the key is: {env: NAME} or {file: PATH}; no key is sent if absent"`
-	APIVersion   string            `yaml:"api_version" doc:"Azure's dated API, such as 2024-10-21"`
-	KeyHeader    string            `yaml:"key_header" doc:"the header that carries the key; the provider's own if absent"`
-	Organization string            `yaml:"organization" doc:"OpenAI's organization"`
-	Project      string            `yaml:"project" doc:"OpenAI's project"`
-	Settings     map[string]string `yaml:"settings" doc:"what a provider that the program brings wants to know beside, such as region"`
+	Provider     string            `yaml:"provider" check:"required,name"`
+	API          string            `yaml:"api" check:"one=chat|responses"`
+	Model        string            `yaml:"model" check:"required"`
+	BaseURL      string            `yaml:"base_url"`
+	Key          *key              `yaml:"key"`
+	APIVersion   string            `yaml:"api_version"`
+	KeyHeader    string            `yaml:"key_header"`
+	Organization string            `yaml:"organization"`
+	Project      string            `yaml:"project"`
+	Settings     map[string]string `yaml:"settings"`
 
-	Window       int      `yaml:"window" check:"min=1" doc:"what fits into the model, input and output together, in tokens; unknown if absent"`
-	MaxOutput    int      `yaml:"max_output" check:"min=1" doc:"the longest answer, in tokens; unknown if absent"`
-	Price        *price   `yaml:"price" doc:"what it costs; unknown if absent"`
-	Capabilities []string `yaml:"capabilities" check:"one=text|stream|tools|images|files|audio|json|schema|reasoning|prefill" doc:"what the model can do; unknown and not checked if absent"`
-	Quota        string   `yaml:"quota" check:"name" doc:"a name that routes with the same rate limits share"`
-	Credential   string   `yaml:"credential" check:"name" doc:"a name that routes with the same account share"`
+	Window       int      `yaml:"window" check:"min=1"`
+	MaxOutput    int      `yaml:"max_output" check:"min=1"`
+	Price        *price   `yaml:"price"`
+	Capabilities []string `yaml:"capabilities" check:"one=text|stream|tools|images|files|audio|json|schema|reasoning|prefill"`
+	Quota        string   `yaml:"quota" check:"name"`
+	Credential   string   `yaml:"credential" check:"name"`
 }
 
 type price struct {
-	Input       float64 `yaml:"input" doc:"US dollars for a million tokens of input"`
-	Output      float64 `yaml:"output" doc:"US dollars for a million tokens of output"`
-	CachedInput float64 `yaml:"cached_input" doc:"US dollars for a million tokens of input from the provider's cache; as input if absent"`
-	CacheWrite  float64 `yaml:"cache_write" doc:"US dollars for a million tokens of input written to it; as input if absent"`
-	Free        bool    `yaml:"free" doc:"whether it costs nothing"`
+	Input       float64 `yaml:"input"`
+	Output      float64 `yaml:"output"`
+	CachedInput float64 `yaml:"cached_input"`
+	CacheWrite  float64 `yaml:"cache_write"`
+	Free        bool    `yaml:"free"`
 }
 
 func (p *price) price() llm.Price {
@@ -48,8 +48,8 @@ func (p *price) price() llm.Price {
 
 // key says where a key is. It never holds one.
 type key struct {
-	Env  string `yaml:"env" doc:"the name of an environment variable"`
-	File string `yaml:"file" doc:"the path of a file, from the directory of this one"`
+	Env  string `yaml:"env"`
+	File string `yaml:"file"`
 }
 
 const noLiteralKey = "name where the key is: {env: NAME} or {file: PATH}"
@@ -84,12 +84,12 @@ func (k *key) read(d *decoder, n *yaml.Node, path string) {
 
 // common is the document that cards share.
 type common struct {
-	Routes routeList `yaml:"routes" check:"required" doc:"the deployments, by name"`
+	Routes routeList `yaml:"routes" check:"required"`
 }
 
 // listedRoute is a route of a list.
 type listedRoute struct {
-	Name string `yaml:"name" check:"required,name" doc:"the name of the route"`
+	Name string `yaml:"name" check:"required,name"`
 	route
 }
 

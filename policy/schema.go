@@ -48,7 +48,7 @@ func (g *generator) of(t reflect.Type, r rule) object {
 }
 
 func (g *generator) plain(t reflect.Type, r rule) object {
-	if s, ok := reflect.New(t).Interface().(selfSchema); ok {
+	if s, ok := reflect.TypeAssert[selfSchema](reflect.New(t)); ok {
 		return s.schema(g)
 	}
 	switch t.Kind() {
@@ -91,7 +91,9 @@ func (g *generator) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
 	for _, f := range fieldsOf(t) {
 		s := g.of(f.Type, ruleOf(f))
-		s["description"] = sentence(f.Tag.Get("doc"))
+		if doc := meaningOf(t, f); doc != "" {
+			s["description"] = strings.ToUpper(doc[:1]) + doc[1:] + "."
+		}
 		properties[keyOf(f)] = s
 		if ruleOf(f).has("required") {
 			required = append(required, keyOf(f))
@@ -136,14 +138,6 @@ func numberSchema(t reflect.Type, r rule) object {
 		s["exclusiveMinimum"] = v
 	}
 	return s
-}
-
-// sentence is a doc tag as a sentence.
-func sentence(doc string) string {
-	if doc == "" {
-		return ""
-	}
-	return strings.ToUpper(doc[:1]) + doc[1:] + "."
 }
 
 func (*key) schema(g *generator) object {
