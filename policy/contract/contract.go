@@ -85,7 +85,8 @@ const (
 	TruncationAccepted = "accepted"
 )
 
-// Citations are the sources an answer must name, in a field of its JSON or by marks in its text. The zero value demands none.
+// Citations are the sources an answer must name, in a field of its JSON, by marks in its text, or both. The zero value demands
+// none.
 type Citations struct {
 	// Field is the field whose list holds the sources: "sources", "answer.sources". "": not in a field.
 	Field string `yaml:"field" json:"field,omitzero"`
