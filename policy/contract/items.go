@@ -167,8 +167,8 @@ func same(path string, c func(*Contract) string, p func(*Profile) string) item {
 func atLeast(path, unit string, c func(*Contract) int, p func(*Profile) int) item {
 	return item{
 		path, path,
-		func(k *Contract) string { return said(c(k) != 0, fmt.Sprintf("at least %d %s", c(k), unit)) },
-		func(k *Profile) string { return said(p(k) != 0, fmt.Sprintf("%d %s", p(k), unit)) },
+		func(k *Contract) string { return number("at least ", some(c(k)), unit) },
+		func(k *Profile) string { return number("", some(p(k)), unit) },
 		func(k *Contract, l *Profile) bool { return c(k) > 0 && p(l) >= c(k) },
 	}
 }
@@ -246,6 +246,9 @@ func one(word string) []string {
 }
 
 func plain[S ~string](all []S) []string {
+	if all == nil {
+		return nil
+	}
 	out := make([]string, len(all))
 	for i, w := range all {
 		out[i] = string(w)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -190,12 +191,7 @@ func unfence(text string) string {
 // fieldPath is the names of "ticket.id".
 func fieldPath(field string) ([]string, bool) {
 	names := strings.Split(field, ".")
-	for _, n := range names {
-		if n == "" {
-			return nil, false
-		}
-	}
-	return names, true
+	return names, !slices.Contains(names, "")
 }
 
 // lookup is the value at a path of names. full is false where it is missing or says nothing.

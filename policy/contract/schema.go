@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ const (
 	mostSchema  = 256 << 10 // bytes
 	mostPattern = 10_000    // instructions of a regular expression, about
 	mostWork    = 10_000    // schemas that one value of an answer is held against
+	mostVisits  = 2_000_000 // those that all values of an answer are held against
 )
 
 // Where schemas live: files below root, one that is a value at inlineURL, so that relative references in it are files.
@@ -60,9 +62,33 @@ func compile(o *Output, files fs.FS) (*jsonschema.Schema, error) {
 		if l, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 			return nil, l.Err
 		}
-		return nil, err
+		if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+			err = deepest(invalid.Err)
+		}
+		return nil, errors.New(strings.NewReplacer(inlineURL, "", root, "").Replace(err.Error()))
 	}
 	return sch, nil
+}
+
+// deepest is the one of the errors in a schema that says most: the library lists them all in many lines.
+func deepest(err error) error {
+	e, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err
+	}
+	best := e
+	for todo := []*jsonschema.ValidationError{e}; len(todo) > 0; {
+		last := len(todo) - 1
+		e, todo = todo[last], append(todo[:last], todo[last].Causes...)
+		if len(e.Causes) > 0 {
+			continue
+		}
+		if len(best.Causes) > 0 || cmp.Or(cmp.Compare(len(e.InstanceLocation), len(best.InstanceLocation)),
+			strings.Compare(best.Error(), e.Error())) > 0 {
+			best = e
+		}
+	}
+	return best
 }
 
 // inline is a schema from a configuration as the JSON value it is.
@@ -119,9 +145,8 @@ func (l loader) Load(address string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, mostSchema+1))
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	doc, err := parseSchema(string(text))
@@ -155,110 +180,6 @@ func patternSize(re *syntax.Regexp) int {
 		n *= max(re.Min, re.Max, 1)
 	}
 	return n
-}
-
-// survey is what is learned of a schema by walking through it.
-type survey struct {
-	names map[string]bool // of fields, which the schema's author chose and errors may tell
-	work  map[*jsonschema.Schema]int
-}
-
-// look walks through sch and all it refers to.
-func look(sch *jsonschema.Schema) (*survey, error) {
-	s := &survey{names: map[string]bool{}, work: map[*jsonschema.Schema]int{}}
-	for todo := []*jsonschema.Schema{sch}; len(todo) > 0; {
-		last := len(todo) - 1
-		at := todo[last]
-		todo = todo[:last]
-		if _, done := s.work[at]; done {
-			continue
-		}
-		if _, err := s.weigh(at, &todo); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// weigh is how many schemas a value is held against because it is held against sch. Those for what is inside the value are
-// added to todo.
-func (s *survey) weigh(sch *jsonschema.Schema, todo *[]*jsonschema.Schema) (int, error) {
-	if sch == nil {
-		return 0, nil
-	}
-	if n, done := s.work[sch]; done {
-		if n == 0 {
-			return 0, fmt.Errorf("at %s: it refers to itself without going deeper into the answer", place(sch.Location))
-		}
-		return n, nil
-	}
-	s.work[sch] = 0
-	if sch.Format != nil && sch.Format.Name == "regex" {
-		return 0, fmt.Errorf("at %s: the format \"regex\" would compile what a model wrote; remove it", place(sch.Location))
-	}
-	same, inside := s.parts(sch)
-	n := 1
-	for _, sub := range same {
-		m, err := s.weigh(sub, todo)
-		if err != nil {
-			return 0, err
-		}
-		if n += m; n > mostWork {
-			return 0, fmt.Errorf("at %s: its references multiply to more than %d; nest fewer", place(sch.Location), mostWork)
-		}
-	}
-	s.work[sch] = n
-	*todo = append(*todo, inside...)
-	return n, nil
-}
-
-// parts are the schemas in sch for the same value, and those for what is inside it.
-func (s *survey) parts(sch *jsonschema.Schema) (same, inside []*jsonschema.Schema) {
-	in := func(subs ...*jsonschema.Schema) {
-		for _, sub := range subs {
-			if sub != nil {
-				inside = append(inside, sub)
-			}
-		}
-	}
-	same = append(same, sch.Ref, sch.RecursiveRef, sch.Not, sch.If, sch.Then, sch.Else)
-	if sch.DynamicRef != nil {
-		same = append(same, sch.DynamicRef.Ref)
-	}
-	same = append(same, sch.AllOf...)
-	same = append(same, sch.AnyOf...)
-	same = append(same, sch.OneOf...)
-	for name, sub := range sch.DependentSchemas {
-		s.names[name] = true
-		same = append(same, sub)
-	}
-	for name, sub := range sch.Dependencies {
-		s.names[name] = true
-		if sub, ok := sub.(*jsonschema.Schema); ok {
-			same = append(same, sub)
-		}
-	}
-	for name, sub := range sch.Properties {
-		s.names[name] = true
-		in(sub)
-	}
-	for _, sub := range sch.PatternProperties {
-		in(sub)
-	}
-	for _, name := range sch.Required {
-		s.names[name] = true
-	}
-	for _, either := range []any{sch.AdditionalProperties, sch.AdditionalItems, sch.Items} {
-		switch either := either.(type) {
-		case *jsonschema.Schema:
-			in(either)
-		case []*jsonschema.Schema:
-			in(either...)
-		}
-	}
-	in(sch.PropertyNames, sch.UnevaluatedProperties, sch.Contains, sch.Items2020, sch.UnevaluatedItems, sch.ContentSchema)
-	in(sch.PrefixItems...)
-	return same, inside
 }
 
 // place is where in a schema something is, without the address of the schema unless it is a file.

@@ -73,7 +73,8 @@ func (c Contract) Valid() error {
 // problems are those of an output contract, its schema aside.
 func (o *Output) problems(p *problems) {
 	p.add(o.JSONSchema != nil && o.JSONSchemaFile != "", "output.json_schema", "and json_schema_file are both given; keep one")
-	p.add(o.JSONSchemaEnforced && !o.wantsSchema(), "output.json_schema_enforced", "has no schema; add json_schema or json_schema_file")
+	p.add(o.JSONSchemaEnforced && !o.wantsSchema(), "output.json_schema_enforced",
+		"has no schema; add json_schema or json_schema_file")
 	p.add(o.AllowFence && !o.wantsJSON(), "output.allow_fence", "is about JSON; add a json_schema or required_fields, or remove it")
 	p.list("output.required_fields", o.RequiredFields)
 	for _, f := range o.RequiredFields {
@@ -84,7 +85,8 @@ func (o *Output) problems(p *problems) {
 	p.reasons("output.finish_reasons", o.FinishReasons)
 	p.word("output.truncation", o.Truncation, TruncationRefused, TruncationAccepted)
 	named := slices.Contains(o.FinishReasons, llm.StopLength)
-	p.add(o.Truncation == TruncationRefused && named, "output.truncation", "is refused while finish_reasons has \"length\"; keep one")
+	p.add(o.Truncation == TruncationRefused && named, "output.truncation",
+		"is refused while finish_reasons has \"length\"; keep one")
 	p.add(o.Truncation == TruncationAccepted && o.FinishReasons != nil && !named, "output.truncation",
 		"is accepted while finish_reasons lacks \"length\"; add it there")
 	_, ok := fieldPath(o.Citations.Field)

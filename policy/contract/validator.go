@@ -27,8 +27,8 @@ import (
 // Its errors name the place in the answer and the rule, and quote nothing of the answer: a field that o does not name is "*".
 //
 // What cannot be meant in o is an error: see [Contract.Valid]. So is a schema that costs too much: more than 256 KiB,
-// patterns that are large, references that multiply. A schema whose author wants to waste time still can, by
-// recursion that branches.
+// patterns that are large, references that multiply; and $dynamicRef. An answer that would be held against more than two
+// million schemas, because they refer to each other in many ways, fails.
 func Validator(o Output, files fs.FS) (func(*llm.Request, *llm.Response) error, error) {
 	var found problems
 	o.problems(&found)
@@ -48,11 +48,10 @@ func Validator(o Output, files fs.FS) (func(*llm.Request, *llm.Response) error, 
 		if c.schema, err = compile(&o, files); err != nil {
 			return nil, fmt.Errorf("contract: %s: %w", item, err)
 		}
-		s, err := look(c.schema)
-		if err != nil {
+		if c.survey, err = look(c.schema); err != nil {
 			return nil, fmt.Errorf("contract: %s: %w", item, err)
 		}
-		c.names = s.names
+		c.names = c.survey.names
 	}
 	for _, field := range o.RequiredFields {
 		path, _ := fieldPath(field)
@@ -73,6 +72,7 @@ func Validator(o Output, files fs.FS) (func(*llm.Request, *llm.Response) error, 
 type checker struct {
 	o        Output
 	schema   *jsonschema.Schema // nil: none
+	survey   *survey            // of schema
 	marker   *regexp.Regexp     // nil: none
 	required [][]string
 	cited    []string
@@ -116,6 +116,9 @@ func (c *checker) check(req *llm.Request, resp *llm.Response) error {
 		}
 	}
 	if c.schema != nil {
+		if !c.survey.affordable(c.schema, value) {
+			return errors.New("output.json_schema: it takes too long to hold the answer against the schema, whose references multiply")
+		}
 		if err := c.schema.Validate(value); err != nil {
 			return c.explain(err, value)
 		}
@@ -220,13 +223,12 @@ func (c *checker) collect(e *jsonschema.ValidationError, value any, broken *[]st
 		}
 		return
 	}
-	where := place(e.SchemaURL)
+	where := []string{place(e.SchemaURL)}
 	if e.ErrorKind != nil {
-		for _, word := range e.ErrorKind.KeywordPath() {
-			where += "/" + word
-		}
+		where = append(where, e.ErrorKind.KeywordPath()...)
 	}
-	*broken = append(*broken, fmt.Sprintf("at %s: %s (rule %s)", pathText(steps(e.InstanceLocation, value), c.known), rule(e.ErrorKind), where))
+	*broken = append(*broken, fmt.Sprintf("at %s: %s (rule %s)", pathText(steps(e.InstanceLocation, value), c.known),
+		rule(e.ErrorKind), strings.Join(where, "/")))
 }
 
 // rule is what a rule demands, of which the schema alone tells.
