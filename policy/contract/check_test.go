@@ -270,7 +270,7 @@ func broken(all []Mismatch) map[string]bool {
 func TestADemandMoreNeverHelpsAndAStatementMoreNeverHurts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	stated := 0
-	for range 400 {
+	for range 150 {
 		var c Contract
 		var p Profile
 		for _, r := range rows {

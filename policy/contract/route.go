@@ -1,9 +1,6 @@
 package contract
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/modelchain/llm"
 )
 
@@ -48,16 +45,13 @@ func (p Profile) Capabilities() llm.Capabilities {
 
 // Contradicts says what p states of a deployment that the deployment's own fields say otherwise: a larger window, a lower
 // price, another model, what it cannot do. What d leaves unknown contradicts nothing. nil: nothing does.
-func (p Profile) Contradicts(d *llm.Deployment) error {
+func (p Profile) Contradicts(d *llm.Deployment) []*Problem {
 	if d == nil {
 		return nil
 	}
-	var found []error
+	var found problems
 	miss := func(wrong bool, item string, stated, is any) {
-		if wrong {
-			found = append(found, fmt.Errorf("%s: the profile states %v, the deployment %q has %v; correct the one that is wrong",
-				item, stated, d.Name, is))
-		}
+		found.add(wrong, item, "correct the one that is wrong", "is stated as %v, and the deployment %q has %v", stated, d.Name, is)
 	}
 	miss(p.Provider != "" && d.Provider != "" && p.Provider != d.Provider, "provider", quoted(p.Provider), quoted(d.Provider))
 	miss(p.Model != "" && d.Model != "" && p.Model != d.Model, "model", quoted(p.Model), quoted(d.Model))
@@ -67,7 +61,7 @@ func (p Profile) Contradicts(d *llm.Deployment) error {
 		miss(d.Has != 0 && c.stated && d.Has&c.can == 0, c.item, c.can, d.Has)
 	}
 	if d.Price == (llm.Price{}) {
-		return errors.Join(found...)
+		return found
 	}
 	price := func(item string, stated *float64, is float64) {
 		if stated != nil {
@@ -77,5 +71,5 @@ func (p Profile) Contradicts(d *llm.Deployment) error {
 	price("economics.input_usd_per_million", p.Economics.InputUSDPerMillion,
 		max(d.Price.Input, d.Price.CachedInput, d.Price.CacheWrite))
 	price("economics.output_usd_per_million", p.Economics.OutputUSDPerMillion, d.Price.Output)
-	return errors.Join(found...)
+	return found
 }

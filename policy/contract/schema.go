@@ -102,7 +102,7 @@ func inline(v any) (any, error) {
 	default:
 		b, err := json.Marshal(v)
 		if err != nil {
-			return nil, fmt.Errorf("it is no JSON value: %w", err)
+			return nil, fmt.Errorf("it is no JSON value, in which all keys are texts: %w", err)
 		}
 		text = string(b)
 	}

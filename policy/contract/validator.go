@@ -33,7 +33,7 @@ func Validator(o Output, files fs.FS) (func(*llm.Request, *llm.Response) error, 
 	var found problems
 	o.problems(&found)
 	if len(found) > 0 {
-		return nil, fmt.Errorf("contract: %w", errors.Join(found...))
+		return nil, fmt.Errorf("contract: %w", found.err())
 	}
 	marker, err := patterns(o.Citations.Marker)
 	if err != nil {
@@ -237,7 +237,7 @@ func rule(k jsonschema.ErrorKind) string {
 	case *kind.Required:
 		return words(k.Missing) + " is required"
 	case *kind.Type:
-		return "it is a " + k.Got + ", not " + strings.Join(k.Want, " or ")
+		return "its type is " + k.Got + ", not " + strings.Join(k.Want, " or ")
 	case *kind.Enum, *kind.Const:
 		return "it is none of the values allowed"
 	case *kind.AdditionalProperties:
