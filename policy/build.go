@@ -24,15 +24,19 @@ func (c *card) used() []string {
 	return out
 }
 
-// continuers are the routes that may go on with an answer that broke off, in order.
+// continuers are the paths of the roles that may go on with an answer that broke off, in order.
 func (c *card) continuers(all *parsed) []string {
 	var out []string
-	for i, name := range c.used() {
-		approved := i == 0 || slices.ContainsFunc(c.Fallbacks, func(f fallback) bool {
-			return f.Route == name && slices.Contains(f.Reasons, "interrupted_stream")
-		})
-		if r := all.route(name); approved && r != nil && slices.Contains(r.Capabilities, "prefill") {
-			out = append(out, name)
+	can := func(name string) bool {
+		r := all.route(name)
+		return r != nil && slices.Contains(r.Capabilities, "prefill")
+	}
+	if can(c.Primary) {
+		out = append(out, "primary")
+	}
+	for _, r := range c.roles() {
+		if slices.Contains(r.reasons, "interrupted_stream") && can(r.route) {
+			out = append(out, r.path)
 		}
 	}
 	return out
@@ -43,7 +47,8 @@ type onion struct {
 	*card
 	o         *Options
 	leaves    map[string]*llm.Deployment
-	continues []string
+	continues []string // roles
+	equal     *equivalence
 	cooldowns *middleware.Cooldowns
 	k         *memory
 }
@@ -61,22 +66,27 @@ func (n *onion) build() *llm.Pipeline {
 	for _, name := range n.used() {
 		stacks[name] = n.perRoute(name).Then(n.leaves[name])
 	}
-	callers := []llm.Caller{stacks[n.Primary]}
-	for _, f := range n.Fallbacks {
-		callers = append(callers, middleware.Route{Caller: stacks[f.Route], For: classesOf(f.Reasons)})
+	callers, roles := []llm.Caller{stacks[n.Primary]}, map[string]llm.Caller{"primary": stacks[n.Primary]}
+	for _, r := range n.roles() {
+		roles[r.path] = n.standIn(r.path, r.route, stacks[r.route])
+		if r.path != "long_context" {
+			callers = append(callers, middleware.Route{Caller: roles[r.path], For: classesOf(r.reasons)})
+		}
 	}
 	inner := callers[0]
 	if len(callers) > 1 {
 		inner = middleware.Fallback(middleware.FallbackConfig{Reactions: n.overrides()}, callers...)
 	}
 	if n.Long != "" {
-		inner = middleware.TokenRouter(middleware.TokenRouterConfig{Normal: inner, Long: stacks[n.Long], Reactions: n.overrides()})
+		inner = middleware.TokenRouter(middleware.TokenRouterConfig{
+			Normal: inner, Long: roles["long_context"], Reactions: n.overrides(),
+		})
 	}
-	return llm.New(n.perCall(stacks)...).Then(inner)
+	return llm.New(n.perCall(roles)...).Then(inner)
 }
 
 // perCall are the stages around the choice of a route, the outermost first.
-func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
+func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	var stages []llm.Stage
 	budget := middleware.BudgetConfig{Attempts: n.MaxAttempts, Tokens: n.MaxTokens, CostUSD: n.MaxCost}
 	if n.ReplaySafe == "request_sent" {
@@ -99,8 +109,8 @@ func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
 	if s := n.Stream; s != nil && (s.Notice != "" || s.OnInterrupt == "continue") {
 		cfg := middleware.InterruptConfig{Notice: s.Notice}
 		if s.OnInterrupt == "continue" {
-			for _, name := range n.continues {
-				cfg.Continue = append(cfg.Continue, stacks[name])
+			for _, path := range n.continues {
+				cfg.Continue = append(cfg.Continue, roles[path])
 			}
 		}
 		stages = append(stages, middleware.Interrupt(cfg))
@@ -121,10 +131,17 @@ func (n *onion) perRoute(name string) llm.Chain {
 		}
 		stages = append(stages, middleware.Retry(cfg))
 	}
+	at := len(stages)
 	if s := n.Stream; s != nil && (s.Whole || s.Deltas > 0 || s.Bytes > 0 || s.Wait > 0) {
 		stages = append(stages, middleware.Commit(middleware.CommitConfig{
 			Whole: s.Whole, Deltas: s.Deltas, Bytes: s.Bytes, Wait: s.Wait.duration(),
 		}))
+		if s.Whole { // around the check: what is held back until the end is seen by nobody before it
+			at++
+		}
+	}
+	if n.equal.validate != nil {
+		stages = slices.Insert(stages, at, middleware.Validate(n.equal.validate))
 	}
 	var limits middleware.AttemptTimeoutConfig
 	if t := n.Timeouts; t != nil {

@@ -1,5 +1,7 @@
 package policy
 
+import "github.com/modelchain/llm/policy/contract"
+
 // card is a workflow's policy as its document has it.
 type card struct {
 	Workflow    string  `yaml:"workflow" check:"required,name"`
@@ -16,6 +18,9 @@ type card struct {
 	QueueAfter *millis  `yaml:"queue_after_ms" check:"null,min=0"`
 	Degrade    *degrade `yaml:"degrade"`
 	Closed     []string `yaml:"fail_closed_on" check:"words=closed,empty"`
+
+	// Contract is what stand-ins must satisfy, and what answers must look like.
+	Contract *contract.Contract `yaml:"contract"`
 
 	Retry     *retry              `yaml:"retry"`
 	Cooldown  *cooldown           `yaml:"cooldown"`

@@ -50,6 +50,7 @@ func (l *listed) check(o *Options) {
 			l.bad("base_url", noLiteralKey, "base_url holds a user or password")
 		}
 	}
+	l.checkProfile()
 	if l.Window > 0 && l.MaxOutput > l.Window {
 		l.bad("max_output", "lower it, or raise window", "max_output %d is more than the window of %d", l.MaxOutput, l.Window)
 	}
@@ -82,6 +83,7 @@ func (c *checks) check() {
 	c.degraded()
 	c.streams()
 	c.prices()
+	c.contract()
 	if c.QueueAfter != nil && c.o.Queue == nil {
 		c.badAt("queue_after_ms", "give Options a Queue, or write null", "queue_after_ms is set and there is no queue")
 	}

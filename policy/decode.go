@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -131,6 +132,10 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, r rule) {
 		s.read(d, n, path)
 		return
 	}
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
+		d.moment(n, path, u)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		d.fields(n, path, v)
@@ -138,6 +143,10 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, r rule) {
 		d.list(n, path, v, r)
 	case reflect.Map:
 		d.table(n, path, v, r)
+	case reflect.Interface:
+		if x := d.plain(n, path); x != nil {
+			v.Set(reflect.ValueOf(x))
+		}
 	default:
 		d.scalar(n, path, v, r)
 	}
@@ -167,7 +176,11 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 			d.unknown(p.key, path, names)
 			continue
 		}
-		d.value(p.value, under(path, p.key.Value), v.FieldByIndex(fields[i].Index), ruleOf(fields[i]))
+		r := ruleOf(fields[i])
+		if v.Type().PkgPath() != reflect.TypeFor[decoder]().PkgPath() {
+			r["free"] = "" // their package says what numbers may be
+		}
+		d.value(p.value, under(path, p.key.Value), v.FieldByIndex(fields[i].Index), r)
 	}
 	if n.Kind != yaml.MappingNode {
 		return

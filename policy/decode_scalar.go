@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding"
 	"fmt"
 	"math"
 	"reflect"
@@ -112,7 +113,7 @@ func (d *decoder) notOne(n *yaml.Node, path string, all []string) {
 
 func (d *decoder) integer(n *yaml.Node, path string, v reflect.Value, r rule) {
 	key := lastOf(path)
-	_, isTime := reflect.TypeAssert[millis](v)
+	isTime := strings.HasSuffix(key, "_ms")
 	if n.Tag != "!!int" {
 		d.bad(n, numberMend(n, key, isTime), "%s is %s, not a whole number%s", key, kindOf(n), unitOf(key))
 		return
@@ -122,7 +123,7 @@ func (d *decoder) integer(n *yaml.Node, path string, v reflect.Value, r rule) {
 		d.bad(n, "write a plain decimal number", "%s is %s, which is too large or not plain", key, quoted(n.Value))
 		return
 	}
-	if !isTime {
+	if v.Type() != reflect.TypeFor[millis]() {
 		if i > math.MaxInt32 && !r.has("max") {
 			d.bad(n, "leave it out for no bound", "%s is too large", key)
 			return
@@ -153,6 +154,9 @@ func (d *decoder) float(n *yaml.Node, path string, v reflect.Value, r rule) {
 }
 
 func (d *decoder) bounded(n *yaml.Node, key string, f float64, r rule, isTime bool) bool {
+	if r.has("free") {
+		return true
+	}
 	least, hasLeast := r.number("min")
 	if !hasLeast && !r.has("above") {
 		least = 0
@@ -205,4 +209,51 @@ func numberMend(n *yaml.Node, key string, isTime bool) string {
 		}
 	}
 	return "write digits only"
+}
+
+// moment reads what is written as a text or a date.
+func (d *decoder) moment(n *yaml.Node, path string, to encoding.TextUnmarshaler) {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" || to.UnmarshalText([]byte(n.Value)) != nil {
+		d.bad(n, "write a date as 2026-12-31, or a time as 2026-12-31T18:00:00Z", "%s is %s, not a moment", nameOf(path), kindOf(n))
+	}
+}
+
+// plain is a value as JSON has it: what a file holds for somebody else.
+func (d *decoder) plain(n *yaml.Node, path string) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		for _, p := range d.pairs(n, path, nil) {
+			at := under(path, p.key.Value)
+			if v, ok := d.open(p.value, at); ok {
+				d.at[at] = v
+				out[p.key.Value] = d.plain(v, at)
+			}
+		}
+		return out
+	case yaml.SequenceNode:
+		out := make([]any, 0, len(n.Content))
+		for i, c := range n.Content {
+			at := under(path, strconv.Itoa(i))
+			if v, ok := d.open(c, at); ok {
+				out = append(out, d.plain(v, at))
+			}
+		}
+		return out
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		d.bad(n, "write it as JSON would have it", "%s is %s, which cannot be read", nameOf(path), kindOf(n))
+		return nil
+	}
+	switch f := v.(type) {
+	case time.Time:
+		return n.Value
+	case float64:
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			d.bad(n, "write a plain decimal number", "%s is %s, which is no plain number", nameOf(path), quoted(n.Value))
+			return nil
+		}
+	}
+	return v
 }

@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/policy"
 )
 
@@ -32,6 +35,21 @@ func TestTheCardOfThePageIsLoaded(t *testing.T) {
 	if _, err := policy.Load(dir, o); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestTheContractOfThePageIsLoaded(t *testing.T) {
+	parts := strings.Split(readPage(t), "```yaml\n")
+	text, _, _ := strings.Cut(parts[len(parts)-1], "```")
+	synctest.Test(t, func(t *testing.T) {
+		llmtest.Advance(time.Until(time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)))
+		s, err := policy.Load(write(t, map[string]string{"p.yaml": text}), options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Expired(time.Now()); len(parts) < 3 || len(got) > 0 {
+			t.Errorf("got %v", got)
+		}
+	})
 }
 
 func TestTheErrorsOfThePageAreThoseOfLoad(t *testing.T) {

@@ -46,7 +46,9 @@ func (l *listed) leaf(o *Options, before *leaf) *leaf {
 	if !ok {
 		return nil
 	}
-	definition, _ := json.Marshal(l.route) //nolint:errchkjson // texts and numbers
+	route := l.route
+	route.Declares, route.Approvals = nil, nil // statements change nothing of the deployment
+	definition, _ := json.Marshal(route)       //nolint:errchkjson // texts and numbers
 	now := &leaf{sum: sha256.Sum256(fmt.Appendf(definition, "\x00%s\x00%s", l.name, secret))}
 	if before != nil && before.sum == now.sum {
 		return before
@@ -60,10 +62,8 @@ func (l *listed) leaf(o *Options, before *leaf) *leaf {
 		l.bad("", "", "the route %s cannot be used: %s", quoted(l.name), text)
 		return nil
 	}
-	d := &llm.Deployment{
-		Name: l.name, Provider: l.Provider, Model: l.Model, Window: l.Window, MaxOutput: l.MaxOutput, Price: l.Price.price(),
-		Has: capabilities(l.Capabilities), Quota: l.Quota, Credential: l.Credential, Caller: caller,
-	}
+	d := l.deployment()
+	d.Caller = caller
 	if d.Window > 0 {
 		d.Counter = tokens.For(d.Model)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Whatever a file holds, Load builds onions that can be described and asked, or says where it is wrong.
 func FuzzLoad(f *testing.F) {
-	for _, text := range []string{minimal + "---\n" + scriptedRoutes, full, oneRoute, "", "workflow: w", "- &a [*a]", "a: !!binary x"} {
+	for _, text := range []string{minimal + "---\n" + scriptedRoutes, full, equal, oneRoute, "", "workflow: w", "- &a [*a]", "a: !!binary x"} {
 		f.Add(text)
 	}
 	for part := range strings.SplitSeq(full, "\n") {

@@ -84,6 +84,7 @@ func readFile(name string, most int64) ([]byte, error) {
 type document struct {
 	*decoder
 	card
+	equal equivalence
 }
 
 // listed is a route that was read.
@@ -100,8 +101,9 @@ func (l *listed) bad(key, mend, format string, args ...any) {
 // parsed is a policy as its files have it.
 type parsed struct {
 	report
-	cards  []*document
-	routes []*listed
+	cards   []*document
+	routes  []*listed
+	schemas []string // the files of schemas that contracts name
 }
 
 func parse(files []source) *parsed {

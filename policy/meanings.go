@@ -27,6 +27,7 @@ var meanings = map[string]string{
 		"milliseconds; 0 for any wait; no queue if " +
 		"null or absent",
 	"card.degrade":        "what stands in where nobody could answer; nothing if absent",
+	"card.contract":       "what a stand-in must satisfy, each with an approval for its reasons, and what answers must look like",
 	"card.fail_closed_on": "failures that end the call at once: no retry, no fallback, no queue, no stand-in",
 	"card.retry":          "repeating a failed call on the same route",
 	"card.cooldown":       "resting a route that failed for good",
@@ -98,6 +99,8 @@ var meanings = map[string]string{
 	"route.capabilities": "what the model can do; unknown and not checked if absent",
 	"route.quota":        "a name that routes with the same rate limits share",
 	"route.credential":   "a name that routes with the same account share",
+	"route.declares":     "what the route is and what it passed, for the contracts of workflows",
+	"route.approvals":    "the approvals to stand in: workflow, reasons, by and until of each",
 
 	"price.input":        "US dollars for a million tokens of input",
 	"price.output":       "US dollars for a million tokens of output",

@@ -37,6 +37,7 @@ type Set struct {
 	o    Options
 
 	reload    sync.Mutex // held by Reload
+	schemas   []string   // the files of schemas that the newest reading named
 	now       atomic.Pointer[state]
 	mu        sync.Mutex
 	workflows map[string]*workflow
@@ -49,6 +50,7 @@ type state struct {
 	leaves    map[string]*leaf
 	cooldowns map[string]*middleware.Cooldowns // by their settings
 	contents  string                           // what was read, as a sum
+	files     []string                         // in order
 }
 
 // flow is a workflow as its card has it now.
@@ -58,6 +60,8 @@ type flow struct {
 	cooldowns *middleware.Cooldowns
 	memory    *memory
 	card      *card
+	doc       *decoder
+	equal     *equivalence
 }
 
 // Load reads a policy: a YAML file of one or more documents, or a directory of files that end in .yaml or .yml, which are read
@@ -92,12 +96,13 @@ func (s *Set) Reload() error {
 
 func (s *Set) load(files []source) error {
 	before, p := s.now.Load(), parse(files)
-	contents := sum(files, p) // before the keys are read: a change in between is seen later
+	keys := sum(files, p) // before the keys are read: a change in between is seen later
 	next, err := build(p, &s.o, before)
+	s.schemas = p.schemas
 	if err != nil {
 		return err
 	}
-	next.contents = contents
+	next.contents, next.files = keys+sumOf(s.schemas), p.files
 	s.mu.Lock()
 	for _, name := range next.order {
 		if s.workflows[name] == nil {
@@ -132,17 +137,17 @@ func build(p *parsed, o *Options, before *state) (*state, error) {
 	}
 	for _, c := range p.cards {
 		next.order = append(next.order, c.Workflow)
-		next.flows[c.Workflow] = next.flow(&c.card, c.continuers(p), o, before)
+		next.flows[c.Workflow] = next.flow(c, c.continuers(p), o, before)
 	}
 	return next, nil
 }
 
 // flow builds a workflow, or keeps that of before if nothing has changed.
-func (st *state) flow(c *card, continues []string, o *Options, before *state) *flow {
-	old := before.flows[c.Workflow]
-	f := &flow{card: c}
+func (st *state) flow(doc *document, continues []string, o *Options, before *state) *flow {
+	c, old := &doc.card, before.flows[doc.Workflow]
+	f := &flow{card: c, doc: doc.decoder, equal: &doc.equal}
 	text, _ := json.Marshal(c) //nolint:errchkjson // texts and numbers
-	f.text = string(text)
+	f.text = fmt.Sprint(string(text), doc.equal.schemas, doc.equal.until)
 	leaves, same := map[string]*llm.Deployment{}, true
 	for _, name := range c.used() {
 		leaves[name] = st.leaves[name].deployment
@@ -156,10 +161,11 @@ func (st *state) flow(c *card, continues []string, o *Options, before *state) *f
 		}
 	}
 	if old != nil && old.text == f.text && same {
-		return old
+		f.cooldowns, f.memory, f.onion = old.cooldowns, old.memory, old.onion
+		return f
 	}
 	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, old, before)
-	n := &onion{card: c, o: o, leaves: leaves, continues: continues, cooldowns: f.cooldowns, k: f.memory}
+	n := &onion{card: c, o: o, leaves: leaves, continues: continues, equal: f.equal, cooldowns: f.cooldowns, k: f.memory}
 	f.onion = n.build()
 	return f
 }

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/policy/contract"
 )
 
 // route is a deployment as the section routes has it.
@@ -29,6 +30,9 @@ type route struct {
 	Capabilities []string `yaml:"capabilities" check:"one=text|stream|tools|images|files|audio|json|schema|reasoning|prefill"`
 	Quota        string   `yaml:"quota" check:"name"`
 	Credential   string   `yaml:"credential" check:"name"`
+
+	Declares  *contract.Profile   `yaml:"declares"`
+	Approvals []contract.Approved `yaml:"approvals"`
 }
 
 type price struct {
@@ -37,6 +41,14 @@ type price struct {
 	CachedInput float64 `yaml:"cached_input"`
 	CacheWrite  float64 `yaml:"cache_write"`
 	Free        bool    `yaml:"free"`
+}
+
+// deployment is what a route says of itself, without a Caller.
+func (l *listed) deployment() *llm.Deployment {
+	return &llm.Deployment{
+		Name: l.name, Provider: l.Provider, Model: l.Model, Window: l.Window, MaxOutput: l.MaxOutput, Price: l.Price.price(),
+		Has: capabilities(l.Capabilities), Quota: l.Quota, Credential: l.Credential,
+	}
 }
 
 func (p *price) price() llm.Price {

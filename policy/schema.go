@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -51,7 +52,12 @@ func (g *generator) plain(t reflect.Type, r rule) object {
 	if s, ok := reflect.TypeAssert[selfSchema](reflect.New(t)); ok {
 		return s.schema(g)
 	}
+	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) { // a moment
+		return object{"type": "string"}
+	}
 	switch t.Kind() {
+	case reflect.Interface:
+		return object{}
 	case reflect.Struct:
 		if _, ok := g.defs[t.Name()]; !ok {
 			g.defs[t.Name()] = nil // it may contain itself
@@ -90,7 +96,11 @@ func (g *generator) plain(t reflect.Type, r rule) object {
 func (g *generator) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
 	for _, f := range fieldsOf(t) {
-		s := g.of(f.Type, ruleOf(f))
+		r := ruleOf(f)
+		if t.PkgPath() != reflect.TypeFor[generator]().PkgPath() {
+			r["free"] = ""
+		}
+		s := g.of(f.Type, r)
 		if doc := meaningOf(t, f); doc != "" {
 			s["description"] = strings.ToUpper(doc[:1]) + doc[1:] + "."
 		}
@@ -123,6 +133,9 @@ func numberSchema(t reflect.Type, r rule) object {
 	s := object{"type": "integer", "minimum": 0}
 	if t.Kind() == reflect.Float64 {
 		s["type"] = "number"
+	}
+	if r.has("free") {
+		delete(s, "minimum")
 	}
 	if t == reflect.TypeFor[millis]() {
 		s["minimum"], s["maximum"] = 1, mostMillis

@@ -136,7 +136,7 @@ func TestTheSchemaIsAsRecorded(t *testing.T) {
 func TestTheSchemaTakesWhatLoadTakes(t *testing.T) {
 	s := compiled(t)
 	routes := "---\n" + routesAt("http://localhost:1/v1", "http://localhost:2/v1")
-	for name, file := range map[string]string{"minimal": minimal + routes, "full": full, "scripted": minimal + "---\n" + scriptedRoutes} {
+	for name, file := range map[string]string{"minimal": minimal + routes, "full": full, "scripted": minimal + "---\n" + scriptedRoutes, "equal": equal} {
 		if err := bySchema(t, s, file); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -45,10 +45,12 @@ func (s *Set) look(last string) (now string, err error) {
 	if err != nil {
 		return "unreadable: " + err.Error(), err
 	}
-	if now = sum(files, parse(files)); now == last {
+	keys := sum(files, parse(files))
+	if now = keys + sumOf(s.schemas); now == last {
 		return now, nil
 	}
-	return now, s.load(files)
+	err = s.load(files)
+	return keys + sumOf(s.schemas), err
 }
 
 // keyFile is the path of the file that holds the key.
@@ -71,6 +73,16 @@ func sum(files []source, p *parsed) string {
 		}
 		data, err := readFile(r.keyFile(), mostKey)
 		fmt.Fprintf(&b, "%s %x %v\n", r.name, sha256.Sum256(data), err)
+	}
+	return b.String()
+}
+
+// sumOf is a sum of files by name.
+func sumOf(names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		data, err := readFile(name, mostBytes)
+		fmt.Fprintf(&b, "%s %x %v\n", name, sha256.Sum256(data), err)
 	}
 	return b.String()
 }
