@@ -25,7 +25,8 @@ type Options struct {
 	// Telemetry sets the stage telemetry of each workflow; where its Route is "" it is the workflow's name, and its Cooldowns are
 	// those of the policy. The zero value is the default.
 	Telemetry middleware.TelemetryConfig
-	// Providers make the Callers of providers that are not built in, by the name that routes have in provider. nil: none.
+	// Providers make the Callers of providers that are not built in, by the name that routes have in provider; one of a built-in
+	// name takes its place. nil: none.
 	Providers map[string]func(Endpoint) (llm.Caller, error)
 	// Queue takes work that may wait, of the workflows whose cards set queue_after_ms. nil: those are refused.
 	Queue middleware.Queuer

@@ -269,3 +269,59 @@ func TestACallWhoseWorkflowIsGoneFails(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestRoutesMayBeAListAndStandInSeveralFiles(t *testing.T) {
+	m := llmtest.Script(llmtest.Text("hi"))
+	dir := write(t, map[string]string{
+		"1.yaml":      "routes:\n  - {name: b, provider: script, model: m}\n  - {name: a, provider: script, model: m}\n",
+		"2.yml":       "# nothing\n",
+		"3.yaml":      "workflow: w\n---\nworkflow: v\nprimary: c\n",
+		"4.yaml":      "---\n---\nroutes:\n  c: {provider: script, model: m}\n...\n",
+		".hidden.yml": "workflow: [",
+		"notes.txt":   "workflow: [",
+	})
+	s, err := policy.Load(dir, scripted(map[string]llm.Caller{"a": m, "b": m, "c": m}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for workflow, want := range map[string]string{"w": "b", "v": "c"} {
+		if resp, err := call(t, s, workflow); err != nil || resp.Deployment != want {
+			t.Errorf("%s: %v, %v", workflow, resp.Deployment, err)
+		}
+	}
+	if got := strings.Join(s.Workflows(), " "); got != "w v" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestErrorsOfSeveralFilesAreInTheirOrder(t *testing.T) {
+	dir := write(t, map[string]string{
+		"1.yaml": "workflow: w\nprimary: x\nmax_tokens: 1\nmax_tokens: 2\n",
+		"2.yaml": "routes:\n  a: {provider: openai}\n",
+		"3.yaml": "workflow: v\nmax_tokens: no\nlong_context: a\n",
+	})
+	_, err := policy.Load(dir, options())
+	all, _ := errors.AsType[policy.Errors](err)
+	var places []string
+	for _, e := range all {
+		places = append(places, fmt.Sprintf("%s:%d:%d", filepath.Base(e.File), e.Line, e.Column))
+	}
+	if got := strings.Join(places, " "); got != "1.yaml:2:10 1.yaml:4:1 2.yaml:2:6 3.yaml:2:13 3.yaml:3:15" {
+		t.Errorf("got %s\n%v", got, err)
+	}
+	if one, ok := errors.AsType[*policy.Error](err); !ok || one != all[0] {
+		t.Errorf("the first is not found by errors.As: %v", one)
+	}
+}
+
+func TestWhatIsNoPolicyIsNotRead(t *testing.T) {
+	large := filepath.Join(write(t, map[string]string{"large.yaml": "# " + strings.Repeat("x", 1<<20)}), "large.yaml")
+	for path, want := range map[string]string{
+		filepath.Join(t.TempDir(), "none.yaml"): "no such file", t.TempDir(): "0 files that end in .yaml or .yml",
+		large: "more than 1048576 bytes",
+	} {
+		if _, err := policy.Load(path, options()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}

@@ -267,12 +267,21 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
+		var mu sync.Mutex
 		var told []error
 		ended := make(chan error)
-		go func() { ended <- s.Watch(ctx, time.Second, func(err error) { told = append(told, err) }) }()
+		go func() {
+			ended <- s.Watch(ctx, time.Second, func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, err)
+			})
+		}()
 		after := func(what string, n int, bad bool) {
 			t.Helper()
 			llmtest.Advance(3 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
 			if len(told) != n || n > 0 && (told[n-1] != nil) != bad {
 				t.Fatalf("%s: told %v", what, told)
 			}
