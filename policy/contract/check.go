@@ -37,8 +37,7 @@ const notStated = "nothing"
 // What is demanded and not stated is a mismatch. So is what cannot be compared: a word that is not known, a negative number.
 func (c Contract) Check(p Profile, at time.Time) []Mismatch {
 	var found []Mismatch
-	for i := range items {
-		it := &items[i]
+	for _, it := range items {
 		demanded := it.demanded(&c)
 		if demanded == "" {
 			continue

@@ -448,6 +448,54 @@ func TestApprovedIsForTheWorkflowTheReasonAndTheTime(t *testing.T) {
 	}
 }
 
+func TestALanguageIncludesItsRegionsAndNothingElse(t *testing.T) {
+	for _, k := range []struct {
+		known, asked string
+		want         bool
+	}{
+		{"en", "en", true}, {"EN", "en-gb", true}, {"en-GB", "en", false}, {"en", "eng", false}, {"", "-GB", false}, {"zh-Hant", "zh-hant-TW", true},
+	} {
+		if got := speaks(k.known, k.asked); got != k.want {
+			t.Errorf("who knows %q knows %q: %v", k.known, k.asked, got)
+		}
+	}
+}
+
+func TestAWordThatIsNotKnownIsNeverSatisfied(t *testing.T) {
+	c := Contract{Data: Data{TenantIsolation: "perfect", Regions: []string{}}, Output: Output{Truncation: "never"}}
+	p := Profile{
+		Data:   DataProfile{TenantIsolation: IsolationDedicated, Regions: []string{"eu"}},
+		Output: OutputProfile{Truncation: TruncationReported},
+	}
+	for _, item := range []string{"data.tenant_isolation", "data.regions", "output.truncation"} {
+		if of(c.Check(p, now), item) == nil {
+			t.Errorf("%s is satisfied", item)
+		}
+	}
+	p.Data.TenantIsolation = "perfect"
+	if of(c.Check(p, now), "data.tenant_isolation") == nil {
+		t.Error("two unknown words satisfy each other")
+	}
+}
+
+func TestSchemasReachedTwiceAreKnown(t *testing.T) {
+	for schema, want := range map[string]bool{
+		`{"properties": {"a": {"items": true}, "b": {"type": "string"}}}`:                                              false,
+		`{"properties": {"a": {"$ref": "#"}}}`:                                                                         true,
+		`{"properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}`: true,
+		`{"additionalProperties": {"$ref": "#/properties/x"}, "properties": {"x": {"type": "string"}}}`:                true,
+		`{"properties": {"x": {"$ref": "#/additionalProperties"}}, "additionalProperties": {"type": "string"}}`:        true,
+	} {
+		sch, err := compile(&Output{JSONSchema: schema}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := look(sch); err != nil || s.shared != want {
+			t.Errorf("%s: %+v, %v", schema, s, err)
+		}
+	}
+}
+
 func TestTimeIsReadAndWritten(t *testing.T) {
 	for _, k := range []struct{ in, out string }{
 		{"2026-12-31", "2026-12-31"}, {"2026-12-31T00:00:00Z", "2026-12-31"},

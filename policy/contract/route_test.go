@@ -119,17 +119,18 @@ func TestNonsenseInAProfileIsSaid(t *testing.T) {
 		t.Errorf("a whole one: %v", sayAll(got))
 	}
 	for want, p := range map[string]Profile{
-		"input.window_tokens is -1":              {Input: InputProfile{WindowTokens: -1}},
-		"output.json_schema is \"yes\"":          {Output: OutputProfile{JSONSchema: "yes"}},
-		"output.refusal is \"x\"":                {Output: OutputProfile{Refusal: "x"}},
-		"output.truncation is \"x\"":             {Output: OutputProfile{Truncation: "x"}},
-		"data.retention_days is below":           {Data: DataProfile{RetentionDays: new(-1)}},
-		"data.tenant_isolation is \"x\"":         {Data: DataProfile{TenantIsolation: "x"}},
-		"economics.call_usd is not an amount":    {Economics: EconomicsProfile{CallUSD: new(-1.0)}},
-		"evaluations.0 has no suite":             {Evaluations: []Evaluation{{Date: on(1, 1)}}},
-		"evaluations.0 has a score that is none": {Evaluations: []Evaluation{{Suite: "s", Date: on(1, 1), Score: math.NaN()}}},
-		"evaluations.0 has no date":              {Evaluations: []Evaluation{{Suite: "s"}}},
-		"approvals.0 is not whole":               {Approvals: []Approved{{Workflow: "w"}}},
+		"input.window_tokens is -1":                                      {Input: InputProfile{WindowTokens: -1}},
+		"output.json_schema is \"yes\"":                                  {Output: OutputProfile{JSONSchema: "yes"}},
+		"output.refusal is \"x\"":                                        {Output: OutputProfile{Refusal: "x"}},
+		"output.truncation is \"x\"":                                     {Output: OutputProfile{Truncation: "x"}},
+		"data.retention_days is below":                                   {Data: DataProfile{RetentionDays: new(-1)}},
+		"data.tenant_isolation is \"x\"":                                 {Data: DataProfile{TenantIsolation: "x"}},
+		"economics.call_usd is not an amount":                            {Economics: EconomicsProfile{CallUSD: new(-1.0)}},
+		"evaluations.0 has no suite":                                     {Evaluations: []Evaluation{{Date: on(1, 1)}}},
+		"evaluations.0 has a score that is none":                         {Evaluations: []Evaluation{{Suite: "s", Date: on(1, 1), Score: math.NaN()}}},
+		"evaluations.0 has no date":                                      {Evaluations: []Evaluation{{Suite: "s"}}},
+		"approvals.0 is not whole; give workflow, reasons, by and until": {Approvals: []Approved{{Workflow: "w", Reasons: []string{"x"}, By: "ada"}}},
+		"approvals.0 is not whole":                                       {Approvals: []Approved{{Workflow: "w"}}},
 	} {
 		if got := sayAll(p.Valid()); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)

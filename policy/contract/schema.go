@@ -21,7 +21,7 @@ const (
 	mostSchema  = 256 << 10 // bytes
 	mostPattern = 10_000    // instructions of a regular expression, about
 	mostWork    = 10_000    // schemas that one value of an answer is held against
-	mostVisits  = 2_000_000 // those that all values of an answer are held against
+	mostVisits  = 500_000   // those that all values of an answer are held against
 )
 
 // Where schemas live: files below root, one that is a value at inlineURL, so that relative references in it are files.

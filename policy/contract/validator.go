@@ -27,7 +27,7 @@ import (
 // Its errors name the place in the answer and the rule, and quote nothing of the answer: a field that o does not name is "*".
 //
 // What cannot be meant in o is an error: see [Contract.Valid]. So is a schema that costs too much: more than 256 KiB,
-// patterns that are large, references that multiply; and $dynamicRef. An answer that would be held against more than two
+// patterns that are large, references that multiply; and $dynamicRef. An answer that would be held against more than half a
 // million schemas, because they refer to each other in many ways, fails.
 func Validator(o Output, files fs.FS) (func(*llm.Request, *llm.Response) error, error) {
 	var found problems

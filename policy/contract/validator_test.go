@@ -390,6 +390,35 @@ func FuzzValidator(f *testing.F) {
 	})
 }
 
+func FuzzAnswers(f *testing.F) {
+	f.Add(`{"answer":"yes","ticket":{"id":7},"tags":["a"],"by":{"x":1},"kind":2}`)
+	f.Add(`{"answer":"yes","ticket":{"id":7.0,"mail":"a@b.cd"},"kind":"x","left":{"right":[1e3,-0.0,null]}}`)
+	f.Add("```json\n{\"sources\":[\"a\",{}],\"n\":1E-400}\n```")
+	tree := `{"properties": {"left": {"$ref": "#"}, "right": {"uniqueItems": true, "contains": {"multipleOf": 0.5}, "items": {"anyOf": [{"$ref": "#"}, {"type": "number"}]}}}, ` +
+		`"patternProperties": {"^n": {"exclusiveMinimum": -1, "maximum": 1e308}}, "unevaluatedProperties": {"not": {"type": "boolean"}}}`
+	var checks []func(*llm.Request, *llm.Response) error
+	for _, o := range []contract.Output{
+		{JSONSchema: ticketSchema}, {JSONSchema: tree, AllowFence: true}, {RequiredFields: []string{"answer", "ticket.id"}},
+		{Citations: contract.Citations{Field: "sources", Marker: `\w`, Min: 2}, MinChars: 3, MaxChars: 50},
+	} {
+		checks = append(checks, validator(f, o, nil))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for i, check := range checks {
+			err := check(nil, answer(text))
+			if again := check(nil, answer(text)); fmt.Sprint(err) != fmt.Sprint(again) {
+				t.Errorf("check %d: two looks differ: %v, %v", i, err, again)
+			}
+			if err == nil && i != 1 && !json.Valid([]byte(text)) {
+				t.Errorf("check %d accepts %q", i, text)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("check %d: more than a line: %v", i, err)
+			}
+		}
+	})
+}
+
 func BenchmarkValidator(b *testing.B) {
 	check := validator(b, contract.Output{JSONSchema: ticketSchema, RequiredFields: []string{"answer", "ticket.id"}}, nil)
 	tags := strings.Repeat(`"a","b",`, 60)
