@@ -298,3 +298,45 @@ func TestWorkThatMayWaitIsQueued(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatFailsClosedStillRests(t *testing.T) {
+	a := llmtest.Script(unavailable(), llmtest.Text("hi"))
+	s := load(t, "workflow: w\nfail_closed_on: [provider_unavailable]\ncooldown: {patience_ms: 1}"+twoRoutes, map[string]llm.Caller{"a": a})
+	_, first := call(t, s, "w")
+	_, second := call(t, s, "w")
+	if !errors.Is(first, llm.Unavailable) || !errors.Is(second, llm.Cooling) || a.Count() != 1 {
+		t.Errorf("got %v, then %v", first, second)
+	}
+}
+
+func TestOnlyAnApprovedRouteContinuesABrokenAnswer(t *testing.T) {
+	broken := llmtest.Script(llmtest.Step{
+		Deltas: []llm.Delta{{Kind: llm.DeltaText, Text: "It is a circuit"}}, Err: &llm.Error{Class: llm.Interrupted},
+	})
+	for reason, want := range map[string]string{"interrupted_stream": "It is a circuit breaker.", "quota": "It is a circuit"} {
+		rest := llmtest.Script(llmtest.Text(" breaker."))
+		s := load(t, `workflow: w
+allowed_fallbacks: [{route: b, reasons: [`+reason+`]}, {route: c, reasons: [interrupted_stream]}]
+stream: {on_interrupt: continue}
+---
+routes:
+  a: {provider: script, model: a}
+  b: {provider: script, model: b, capabilities: [text, stream, prefill]}
+  c: {provider: script, model: c, capabilities: [text, stream, prefill], price: {free: true}}
+`, map[string]llm.Caller{"a": broken, "b": rest, "c": llmtest.Script(llmtest.Fail(llm.Unavailable))})
+		chat, err := s.Caller("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen strings.Builder
+		req := hello()
+		req.Sink = func(d llm.Delta) error {
+			seen.WriteString(d.Text)
+			return nil
+		}
+		_, err = chat.Call(t.Context(), req)
+		if seen.String() != want || (err == nil) != (reason == "interrupted_stream") {
+			t.Errorf("%s: the reader saw %q, %v", reason, seen.String(), err)
+		}
+	}
+}
