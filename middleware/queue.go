@@ -121,7 +121,8 @@ func (s *queue) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	switch {
 	case d.Action != ActionQueue:
 		return nil, err
-	case del != nil && f.Class == llm.Exhausted && r.Made() == 0: // its budget suffices for no attempt, today or tomorrow
+	case del != nil && f.Class == llm.Exhausted && r.Made() == 0 && !errors.Is(err, ErrJournalDown):
+		// Its budget suffices for no attempt, today or tomorrow.
 		return nil, err
 	}
 	job.Cause = llm.CopyError(err)
