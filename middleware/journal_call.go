@@ -149,6 +149,6 @@ func (c *journalCall) amend(ctx context.Context, rows []llm.Attempt) {
 func (c *journalCall) refusal(err error) *llm.Error {
 	return &llm.Error{
 		Class: llm.Exhausted, Owner: llm.Exhausted.Owner(), Message: "without a row in the journal no provider is called",
-		Err: fmt.Errorf("%w: %w", ErrJournalDown, err),
+		Skipped: true, Err: fmt.Errorf("%w: %w", ErrJournalDown, err),
 	}
 }

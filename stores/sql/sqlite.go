@@ -80,7 +80,8 @@ func (b *sqliteWriter) lone(err error) bool {
 
 // commit writes to a file only if it still has its name: one that was removed takes writes, and loses them.
 func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (err error) {
-	ctx = context.WithoutCancel(ctx) // the driver starts a goroutine for each statement that can be canceled; busy_timeout bounds a wait
+	// The driver starts a goroutine for each statement that can be canceled. Waits are bounded by busy_timeout.
+	ctx = context.WithoutCancel(ctx)
 	now, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(now, b.file) {
 		return fmt.Errorf("llm/stores/sql: the file %s was removed or replaced; close the store and open it again", s.path)
