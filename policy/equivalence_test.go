@@ -105,6 +105,10 @@ func TestTimeTakesARouteFromAWorkflow(t *testing.T) {
 		if !errors.Is(err, llm.BadOutput) || b.Count() != 0 || !strings.Contains(err.Error(), "until 2000-02-01") {
 			t.Errorf("the approval has ended: %v after %d calls", err, b.Count())
 		}
+		rows := llm.AsError(err).Attempts
+		if len(rows) != 2 || rows[1].Deployment != "b" || rows[1].Index != 0 || !strings.Contains(rows[1].Skipped, "until 2000-02-01") {
+			t.Errorf("the account does not say why b was not called: %+v", rows)
+		}
 		if err := s.Reload(); err != nil || len(s.Expired(time.Now())) != 1 {
 			t.Errorf("a card whose approval has ended is a good card: %v", err)
 		}

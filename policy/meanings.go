@@ -13,10 +13,10 @@ func meaningOf(t reflect.Type, f reflect.StructField) string {
 // meanings are what keys say, by the type and the key.
 var meanings = map[string]string{
 	"card.workflow":                 "the name of the workflow",
-	"card.max_total_attempts":       "most provider calls for one request: first tries, retries and fallbacks; no such ceiling if absent",
+	"card.max_total_attempts":       "most provider calls for a request: first tries, retries, fallbacks; no such ceiling if absent",
 	"card.max_elapsed_ms":           "most time for one request, in milliseconds; 30000 if absent",
 	"card.max_tokens":               "most input and output tokens of all attempts for one request; no such ceiling if absent",
-	"card.max_incremental_cost_usd": "most money for one request, in US dollars; every route needs a price then; no such ceiling if absent",
+	"card.max_incremental_cost_usd": "most US dollars for a request; every route needs a price then; no such ceiling if absent",
 	"card.replay_safe_until": "until when a failed call may be sent again: before anything of " +
 		"the answer was seen (the default), or only" +
 		" as long as the provider cannot have acted on it",

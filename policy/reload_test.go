@@ -138,6 +138,26 @@ routes:
 	}
 }
 
+func TestAWorkflowThatIsUnchangedKeepsItsOnion(t *testing.T) {
+	const card = "workflow: w\nretry: {max: 0}\nallowed_fallbacks: [{route: b, reasons: [unusable_output]}]" + twoRoutes
+	a, b := llmtest.Script(llmtest.Fail(llm.BadOutput)), llmtest.Script(llmtest.Fail(llm.BadOutput))
+	l := goLive(t, scripted(map[string]llm.Caller{"a": a, "b": b}), card)
+	moves := func(card string) int { // until what b has for moves in vain is used up
+		l.becomes(card)
+		before := b.Count()
+		for range 15 {
+			_, _ = call(t, l.Set, "w")
+		}
+		return b.Count() - before
+	}
+	if first, again := moves(card), moves("# moved\n"+card); first != 10 || again != 0 {
+		t.Errorf("%d moves, and %d after a reload that changed nothing", first, again)
+	}
+	if fresh := moves(card + "---\nworkflow: v\n"); fresh != 0 {
+		t.Errorf("%d moves after another workflow came", fresh)
+	}
+}
+
 func TestABadFileIsRefusedAndTheOldOneGoesOn(t *testing.T) {
 	a := llmtest.Script(llmtest.Text("hi"))
 	l := goLive(t, scripted(map[string]llm.Caller{"a": a}), oneRoute)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/middleware"
 	"github.com/modelchain/llm/policy"
 )
@@ -69,9 +70,9 @@ func TestAProviderThatQuotesTheKeyIsNotBelieved(t *testing.T) {
 func TestAKeyIsOneLine(t *testing.T) {
 	for key, good := range map[string]bool{" sk-1 \n": true, "": false, "\n": false, "a\nb": false, "a\x00b": false, strings.Repeat("k", 70_000): false} {
 		dir := write(t, map[string]string{
-			"p.yaml": "workflow: w\n---\nroutes:\n  a: {provider: openai, model: m, key: {file: a.key}}\n", "a.key": key,
+			"p.yaml": "workflow: w\n---\nroutes:\n  a: {provider: script, model: m, key: {file: a.key}}\n", "a.key": key,
 		})
-		if _, err := policy.Load(dir, options()); (err == nil) != good {
+		if _, err := policy.Load(dir, scripted(map[string]llm.Caller{"a": llmtest.Script(llmtest.Text("hi"))})); (err == nil) != good {
 			t.Errorf("a key of %d bytes: %v", len(key), err)
 		}
 	}
