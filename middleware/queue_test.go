@@ -211,6 +211,20 @@ func TestWorkThatOnlyTheJournalRefusedComesAgain(t *testing.T) {
 	}
 }
 
+func TestTheBoundOfARequestHoldsOverItsDeliveries(t *testing.T) {
+	q := &queueOf{}
+	p, model := queued(q, middleware.BudgetConfig{}, llmtest.Fail(llm.Overloaded))
+	req := retryAsk()
+	req.MaxAttempts = 2
+	if _, err := p.Call(t.Context(), req); !errors.Is(err, llm.Queued) {
+		t.Fatal(err)
+	}
+	_, next, err := middleware.Deliver(t.Context(), p, "job-1", q.jobs[0])
+	if next != nil || !errors.Is(err, llm.Overloaded) || model.Count() != 2 {
+		t.Errorf("%+v, %v after %d calls", next, err, model.Count())
+	}
+}
+
 // refusing lets nothing through.
 type refusing struct{ err error }
 

@@ -88,7 +88,10 @@ func (n *onion) build() *llm.Pipeline {
 // perCall are the stages around the choice of a route, the outermost first.
 func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	var stages []llm.Stage
-	budget := middleware.BudgetConfig{Attempts: n.MaxAttempts, Tokens: n.MaxTokens, CostUSD: n.MaxCost}
+	budget := n.budget()
+	if n.o.Journal != nil {
+		stages = append(stages, middleware.Journal(n.journalConfig()))
+	}
 	if n.ReplaySafe == "request_sent" {
 		stages = append(stages, replayUnsafe())
 	}
@@ -157,6 +160,31 @@ func (n *onion) degradeStage() llm.Stage {
 		cfg.Answer = middleware.StandIn(n.Degrade.Answer)
 	}
 	return middleware.Degrade(cfg)
+}
+
+// budget is what a card allows for one request, apart from time, which is the deadline's.
+func (c *card) budget() middleware.BudgetConfig {
+	return middleware.BudgetConfig{Attempts: c.MaxAttempts, Tokens: c.MaxTokens, CostUSD: c.MaxCost}
+}
+
+func (n *onion) journalConfig() middleware.JournalConfig {
+	cfg := middleware.JournalConfig{
+		Store: n.o.Journal, Workflow: n.Workflow, Meter: n.o.Telemetry.Meter, Logger: n.o.Telemetry.Logger,
+		EveryMove: n.o.Telemetry.EveryMove,
+	}
+	if j := n.Journal; j != nil {
+		cfg.Timeout = j.Timeout.duration()
+		switch j.Acknowledge {
+		case "begin":
+			cfg.Ack = middleware.AckBegin
+		case "none":
+			cfg.Ack = middleware.AckNone
+		}
+		if j.OnFailure == "go_on" {
+			cfg.Down = middleware.DownGoOn
+		}
+	}
+	return cfg
 }
 
 // cooldownConfig is the part of a card that is about rests.

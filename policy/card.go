@@ -26,6 +26,7 @@ type card struct {
 	Cooldown  *cooldown           `yaml:"cooldown"`
 	Timeouts  *timeouts           `yaml:"timeouts"`
 	Stream    *stream             `yaml:"stream"`
+	Journal   *journal            `yaml:"journal"`
 	Reactions map[string]reaction `yaml:"reactions" check:"words=class"`
 }
 
@@ -67,6 +68,12 @@ type timeouts struct {
 	Attempt    millis `yaml:"attempt_ms"`
 	FirstToken millis `yaml:"first_token_ms"`
 	Idle       millis `yaml:"idle_ms"`
+}
+
+type journal struct {
+	Acknowledge string `yaml:"acknowledge" check:"one=all|begin|none"`
+	OnFailure   string `yaml:"on_failure" check:"one=fail_closed|go_on"`
+	Timeout     millis `yaml:"timeout_ms"`
 }
 
 type stream struct {

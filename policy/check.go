@@ -84,6 +84,9 @@ func (c *checks) check() {
 	c.streams()
 	c.prices()
 	c.contract()
+	if c.Journal != nil && c.o.Journal == nil {
+		c.badAt("journal", "give Options a Journal, or remove the line", "journal is set and there is none")
+	}
 	if c.QueueAfter != nil && c.o.Queue == nil {
 		c.badAt("queue_after_ms", "give Options a Queue, or write null", "queue_after_ms is set and there is no queue")
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -55,16 +56,47 @@ func wordsTable() string {
 	return b.String()
 }
 
+// explained is what Explain says of the first card of the page.
+func explained(t *testing.T) string {
+	dir := t.TempDir()
+	card := `workflow: support-answer
+max_total_attempts: 3
+max_elapsed_ms: 9000
+max_incremental_cost_usd: 0.02
+replay_safe_until: first_visible_token
+allowed_fallbacks: [{route: approved-support-backup, reasons: [provider_overload, pre-stream_timeout]}]
+queue_after_ms: null
+fail_closed_on: [auth, policy, unapproved_route, uncertain_side_effect]
+---
+routes:
+  support-primary: {provider: openai, model: a, price: {free: true}}
+  approved-support-backup: {provider: openai, model: b, price: {free: true}}
+`
+	if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(card), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Load(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Explain("support-answer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "```\n" + out + "```\n"
+}
+
 // The tables of the page are made from the types and the list of words, between "<!-- made: name -->" and "<!-- end -->".
 func TestTheTablesOfThePageAreThoseOfTheCode(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, tables := string(text), map[string]string{"words": wordsTable()}
+	doc, tables := string(text), map[string]string{"words": wordsTable(), "explain": explained(t)}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[card](), reflect.TypeFor[fallback](), reflect.TypeFor[degrade](), reflect.TypeFor[lastGood](),
 		reflect.TypeFor[retry](), reflect.TypeFor[cooldown](), reflect.TypeFor[timeouts](), reflect.TypeFor[stream](),
+		reflect.TypeFor[journal](),
 		reflect.TypeFor[reaction](), reflect.TypeFor[route](), reflect.TypeFor[price](), reflect.TypeFor[key](),
 	} {
 		tables[of.Name()] = keysOf(of)

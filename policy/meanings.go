@@ -33,7 +33,12 @@ var meanings = map[string]string{
 	"card.cooldown":       "resting a route that failed for good",
 	"card.timeouts":       "limits on one attempt; 15 seconds in all if none is set",
 	"card.stream":         "what is held back of a stream, and what one that broke ends in",
+	"card.journal":        "how the journal that the program gives is kept: durable before anything goes on, else refused, if absent",
 	"card.reactions":      "what a class of failure leads to, by reason word or class, where that differs from the table",
+
+	"journal.acknowledge": "what a call waits for: all of its rows, the row that an attempt begins, or none",
+	"journal.on_failure":  "what happens while the journal cannot be written: no provider is called, or calls go on with an alarm",
+	"journal.timeout_ms":  "the longest that one row delays a call, in milliseconds; 1000 if absent",
 
 	"fallback.route":   "the name of a route",
 	"fallback.reasons": "the failures that it may stand in for",

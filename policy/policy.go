@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,6 +27,9 @@ type Options struct {
 	// Providers make the Callers of providers that are not built in, by the name that routes have in provider; one of a built-in
 	// name takes its place. nil: none.
 	Providers map[string]func(Endpoint) (llm.Caller, error)
+	// Journal keeps a row of every attempt of every workflow, as their cards say. nil: nobody does, and cards that set journal are
+	// refused.
+	Journal middleware.JournalStore
 	// Queue takes work that may wait, of the workflows whose cards set queue_after_ms. nil: those are refused.
 	Queue middleware.Queuer
 }
@@ -63,6 +65,7 @@ type flow struct {
 	card      *card
 	doc       *decoder
 	equal     *equivalence
+	windows   map[string]int // of its routes
 }
 
 // Load reads a policy: a YAML file of one or more documents, or a directory of files that end in .yaml or .yml, which are read
@@ -150,8 +153,10 @@ func (st *state) flow(doc *document, continues []string, o *Options, before *sta
 	text, _ := json.Marshal(c) //nolint:errchkjson // texts and numbers
 	f.text = fmt.Sprint(string(text), doc.equal.schemas, doc.equal.until)
 	leaves, same := map[string]*llm.Deployment{}, true
+	f.windows = map[string]int{}
 	for _, name := range c.used() {
 		leaves[name] = st.leaves[name].deployment
+		f.windows[name] = leaves[name].Window
 		same = same && st.leaves[name] == before.leaves[name]
 	}
 	rests := c.cooldownConfig()
@@ -237,9 +242,8 @@ func (s *Set) Workflows() []string { return slices.Clone(s.now.Load().order) }
 // Caller is the gateway of a workflow. It stays the same when the policy is reloaded, and does what the newest one says; if that
 // has no such workflow any more, its calls fail as Invalid.
 func (s *Set) Caller(workflow string) (llm.Caller, error) {
-	now := s.now.Load()
-	if now.flows[workflow] == nil {
-		return nil, fmt.Errorf("llm/policy: there is no workflow %q in %s; it has %s", workflow, s.path, strings.Join(now.order, ", "))
+	if _, err := s.flow(workflow); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
