@@ -351,5 +351,8 @@ func kindOf(n *yaml.Node) string {
 	case "!!null":
 		return "nothing"
 	}
+	if q := quoted(n.Value); q[0] != '"' {
+		return q
+	}
 	return "the text " + quoted(n.Value)
 }

@@ -166,6 +166,10 @@ func TestTheFileOfASchemaIsPartOfThePolicy(t *testing.T) {
 		if _, err := call(t, s, "w"); err != nil {
 			t.Error(err)
 		}
+		llmtest.Advance(3 * time.Second)
+		if len(told) > 0 {
+			t.Error("nothing has changed, and the policy was reloaded")
+		}
 		put(t, filepath.Join(dir, "answer.json"), `{"type": "object", "required": ["ticket"]}`)
 		if err := <-told; err != nil {
 			t.Error(err)

@@ -91,7 +91,10 @@ func (r *report) err() error {
 
 // quoted is a text of a file as an error may show it. What might be a key is not shown.
 func quoted(text string) string {
-	plain := !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsLower(r) && r != '_' && r != '-' && r != ' ' })
+	plain := true // words of usual length
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '_' || r == '-' || r == ' ' }) {
+		plain = plain && len(word) <= 16 && !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLower(r) })
+	}
 	if n := len([]rune(text)); n > 60 || n > 19 && !plain {
 		return fmt.Sprintf("a text of %d characters", n)
 	}

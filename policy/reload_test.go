@@ -67,6 +67,7 @@ func TestReloadKeepsTheRestOfARouteThatIsUnchanged(t *testing.T) {
 	for _, same := range []string{
 		oneRoute,
 		"# a comment moves every line\n\n" + oneRoute,
+		strings.Replace(oneRoute, "quota: pool", "quota: pool, approvals: [{workflow: w, reasons: [quota], by: ada, until: 2099-01-01}]", 1),
 		strings.Replace(oneRoute, "workflow: w", "workflow: w\nmax_tokens: 1000000", 1),
 		strings.Replace(oneRoute, "workflow: w", "workflow: w\nallowed_fallbacks: [{route: b, reasons: [quota]}]", 1) +
 			"  b: {provider: script, model: two}\n",
