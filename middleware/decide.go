@@ -114,16 +114,27 @@ func (s *State) noRetry(f *Failure, row Reaction) Reason {
 		return ReasonComesBack
 	case r.MaxWait > 0 && f.Wait > r.MaxWait:
 		return ReasonLongWait
-	case r.Denied != nil:
-		return ReasonDenied
-	case r.Unfunded:
-		return ReasonUnfunded
-	case s.Left.Attempts == 1:
+	}
+	if why := s.Left.lacks(&r.Need, max(r.Pause, f.Wait)); why != ReasonNone {
+		return why
+	}
+	if s.Left.Attempts == 1 {
 		if _, why := s.route(f, row); why == ReasonNone {
 			return ReasonKept
 		}
 	}
-	return s.Left.lacks(&r.Need, max(r.Pause, f.Wait))
+	return allowed(r.Denied, r.Unfunded)
+}
+
+// allowed says which of the limits that Room does not know forbids an attempt. ReasonNone: none does.
+func allowed(denied error, unfunded bool) Reason {
+	switch {
+	case denied != nil:
+		return ReasonDenied
+	case unfunded:
+		return ReasonUnfunded
+	}
+	return ReasonNone
 }
 
 // route is the first route that takes over, or why none does.
@@ -163,12 +174,11 @@ func (s *State) noRoute(r *RouteOption, d *Demands) Reason {
 		return ReasonNotLarger
 	case r.Rest > 0:
 		return ReasonRests
-	case r.Denied != nil:
-		return ReasonDenied
-	case r.Unfunded:
-		return ReasonUnfunded
 	}
-	return s.Left.lacks(&r.Need, 0)
+	if why := s.Left.lacks(&r.Need, 0); why != ReasonNone {
+		return why
+	}
+	return allowed(r.Denied, r.Unfunded)
 }
 
 // noQueue says why no queue takes the work. ReasonNone: it does. What it needs later is a part of the budget, and no time now.

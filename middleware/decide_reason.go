@@ -77,7 +77,7 @@ var reasonTexts = [numReasons]string{
 	ReasonComesBack:     "it comes back at a date, which is a rest and no pace",
 	ReasonLongWait:      "it asks for a longer wait than may be waited",
 	ReasonKept:          "the last attempt is kept for another deployment",
-	ReasonNowhere:       "this class fails elsewhere too",
+	ReasonNowhere:       "this class is not taken elsewhere",
 	ReasonNoRoute:       "there is no other deployment",
 	ReasonTried:         "the call has tried it",
 	ReasonUnapproved:    "it is not approved for this class",
