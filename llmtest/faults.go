@@ -90,8 +90,7 @@ func Faults(cfg FaultsConfig) llm.Stage {
 		}
 	}
 	return llm.Stage{Name: "faults", Config: cfg, Wrap: func(next llm.Caller) llm.Caller {
-		s := &faults{next: next, cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 0)), seen: make([]int, len(cfg.Faults)),
-			done: make([]int, len(cfg.Faults))}
+		s := &faults{next: next, cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 0)), done: make([]int, len(cfg.Faults))}
 		for d := range llm.Describe(next).Deployments() {
 			s.leaf = d
 			break
@@ -105,9 +104,10 @@ type faults struct {
 	cfg  FaultsConfig
 	leaf *llm.Deployment // the first beneath. nil: this one stands within a leaf
 
-	mu         sync.Mutex
-	draw       *rand.Rand
-	seen, done []int // calls that each fault was looked at for, and those it befell
+	mu    sync.Mutex
+	draw  *rand.Rand
+	calls int
+	done  []int // calls that each fault befell
 }
 
 func (s *faults) Describe() llm.Node {
@@ -118,17 +118,17 @@ func (s *faults) Describe() llm.Node {
 func (s *faults) fault() *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.calls++
+	var found *Fault
 	for i := range s.cfg.Faults {
 		f := &s.cfg.Faults[i]
-		s.seen[i]++
-		hit := f.Share == 0 || s.draw.Float64() < f.Share
-		if s.seen[i] <= f.Skip || !hit || f.Count > 0 && s.done[i] >= f.Count {
-			continue
+		hit := f.Share == 0 || s.draw.Float64() < f.Share // drawn for each call, so that what befalls one changes no other's
+		if found == nil && hit && s.calls > f.Skip && (f.Count == 0 || s.done[i] < f.Count) {
+			s.done[i]++
+			found = f
 		}
-		s.done[i]++
-		return f
 	}
-	return nil
+	return found
 }
 
 func (s *faults) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {

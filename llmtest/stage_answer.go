@@ -34,7 +34,7 @@ func passesStream(s *stageSuite) {
 		return
 	}
 	if got := o.rec.Deltas(); !reflect.DeepEqual(got, stageDeltas()) {
-		s.broken("%d deltas went in, and out came %+v", len(stageDeltas()), got)
+		s.broken("%d deltas went in, and out came %s", len(stageDeltas()), inJSON(reflect.ValueOf(got)))
 	}
 	if d := differs(o.resp, stageAnswer()); d != "" {
 		s.broken("%s", d)

@@ -240,7 +240,7 @@ func differs(got, want *llm.Response) string {
 		switch f := a.Type().Field(i); {
 		case !f.IsExported(), f.Name == "Deployment", f.Name == "Attempts":
 		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
-			return fmt.Sprintf("%s is %+v, was %+v", f.Name, a.Field(i).Interface(), b.Field(i).Interface())
+			return fmt.Sprintf("%s is %s, was %s", f.Name, inJSON(a.Field(i)), inJSON(b.Field(i)))
 		}
 	}
 	return ""
@@ -252,10 +252,19 @@ func changed(is, was *llm.Request) string {
 	for i := range a.NumField() {
 		f := a.Type().Field(i)
 		if f.IsExported() && f.Name != "Sink" && !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			return fmt.Sprintf("%s is %+v, was %+v", f.Name, a.Field(i).Interface(), b.Field(i).Interface())
+			return fmt.Sprintf("%s is %s, was %s", f.Name, inJSON(a.Field(i)), inJSON(b.Field(i)))
 		}
 	}
 	return ""
+}
+
+// inJSON is v as people read it, also where it holds pointers.
+func inJSON(v reflect.Value) string {
+	data, err := json.Marshal(v.Interface())
+	if err != nil {
+		return fmt.Sprintf("%+v", v.Interface())
+	}
+	return string(data)
 }
 
 // goroutines are the heads of the stacks of those in the bubble of who asks.

@@ -209,7 +209,7 @@ func noGoroutines(s *stageSuite) {
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 			s.call(ctx, c, stageRequest(), rec)
 			if after := count(); after > before {
-				s.broken("%s: %d goroutines more after %s", w.name, after-before, times(all.count()))
+				s.broken("%s: %d in its bubble before, and %d after %s", w.name, before, after, times(all.count()))
 			}
 			cancel()
 		}
@@ -217,8 +217,9 @@ func noGoroutines(s *stageSuite) {
 	c, all := s.around(answering)
 	all.before = func(context.Context, *llm.Request) { panic("scripted") }
 	before := count()
-	if s.call(s.Context(), c, stageRequest(), nil); count() > before {
-		s.broken("a panic: %d goroutines more", count()-before)
+	s.call(s.Context(), c, stageRequest(), nil)
+	if after := count(); after > before {
+		s.broken("a panic: %d in its bubble before, and %d after it", before, after)
 	}
 }
 
@@ -275,6 +276,6 @@ func sharesNothing(s *stageSuite) {
 		s.call(s.Context(), bad, stageRequest(), nil)
 	}
 	if o := s.call(s.Context(), good, stageRequest(), nil); o.err != nil || other.count() != 1 {
-		s.broken("one Caller failed %d times, and the other, called %s, gave %v", manyFailures, times(other.count()), o)
+		s.broken("one Caller failed %d times, and of the other, after %s, came %v", manyFailures, times(other.count()), o)
 	}
 }
