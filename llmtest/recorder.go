@@ -90,13 +90,20 @@ func (r *Recorder) begin(d llm.Delta) (int, error) {
 	switch {
 	case d.Kind == llm.DeltaEnd:
 		r.fault("delta %d is of kind %v, which no sink is handed", n, d.Kind)
-	case d.Kind == llm.DeltaToolCall && (d.Call == nil || *d.Call == llm.ToolCallDelta{}), d.Kind != llm.DeltaToolCall && d.Text == "":
+	case isEmpty(d):
 		r.fault("delta %d, of kind %v, carries nothing", n, d.Kind)
 	}
 	r.inside = true
 	r.kept = append(r.kept, d)
 	r.were = append(r.were, copyDelta(d))
 	return n, nil
+}
+
+func isEmpty(d llm.Delta) bool {
+	if d.Kind == llm.DeltaToolCall {
+		return d.Call == nil || *d.Call == llm.ToolCallDelta{}
+	}
+	return d.Text == ""
 }
 
 // fault notes what is wrong. r.mu is held.
@@ -141,7 +148,8 @@ func (r *Recorder) Faults() []string {
 		return faults
 	}
 	if sum.Text() != r.resp.Text() || sum.Refusal != r.resp.Refusal {
-		faults = append(faults, fmt.Sprintf("the deltas add up to %q, the Response is %q", sum.Text()+sum.Refusal, r.resp.Text()+r.resp.Refusal))
+		faults = append(faults, fmt.Sprintf("the deltas add up to %q, the Response is %q", sum.Text()+sum.Refusal,
+			r.resp.Text()+r.resp.Refusal))
 	}
 	if a, b := sum.ToolCalls(), r.resp.ToolCalls(); !sameCalls(a, b) {
 		faults = append(faults, fmt.Sprintf("the deltas add up to the tool calls %s, the Response has %s", callsOf(a), callsOf(b)))

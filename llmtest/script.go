@@ -1,5 +1,7 @@
-// Package llmtest is to package llm what httptest is to net/http: models that answer by a script, for tests of chains and
-// stages. Delays run on the clock of testing/synctest when a test is in its bubble.
+// Package llmtest is to package llm what httptest is to net/http: models that answer, fail, hang and misbehave by a script
+// and record what they are asked ([Script]), sentences to expect of them ([Expect]), a sink that sees what breaks its contract
+// ([Recorder]), stages to swap in ([Pass], [Faults]), and suites that hold an adapter ([TestCaller]) or a stage ([TestStage])
+// to everything they must keep. Delays run on the clock of testing/synctest when a test is in its bubble.
 package llmtest
 
 import (

@@ -182,6 +182,53 @@ func closedClasses(s *stageSuite) {
 	}
 }
 
+func replayUnsafe(s *stageSuite) {
+	for class := range llm.Class(llm.NumClasses) {
+		for _, commit := range []llm.CommitState{llm.CommitUnknown, llm.Committed} {
+			c, all := s.around(func(context.Context, *llm.Request) (*llm.Response, error) {
+				return nil, &llm.Error{Class: class, Commit: commit, Message: "scripted"}
+			})
+			req := stageRequest()
+			req.ReplayUnsafe = true
+			if s.call(s.Context(), c, req, nil); all.count() > 1 {
+				s.broken("%s although the first failed with class %v and commit %v", times(all.count()), class, commit)
+			}
+		}
+	}
+}
+
+func askedWait(s *stageSuite) {
+	const asked = 20 * time.Second
+	for _, class := range []llm.Class{llm.RateLimited, llm.Overloaded, llm.Unavailable} {
+		s.bothWays(func(context.Context, *llm.Request) (*llm.Response, error) {
+			return nil, &llm.Error{Class: class, Owner: class.Owner(), RetryAfter: asked, Message: "scripted"}
+		}, func(how string, _ *outcome, all *calls) {
+			last := map[string]time.Time{}
+			for i, call := range all.seen() {
+				if before, ok := last[call.leaf]; ok && call.at.Sub(before) < asked {
+					s.broken("%s: call %d of %q came %v after it had failed with class %v and asked for %v", how, i+1, call.leaf,
+						call.at.Sub(before), class, asked)
+				}
+				last[call.leaf] = call.at
+			}
+		})
+	}
+}
+
+func errorUntouched(s *stageSuite) {
+	for class := range llm.Class(llm.NumClasses) {
+		for _, rec := range []*Recorder{nil, {}} {
+			shared := &llm.Error{Class: class, Owner: class.Owner(), Message: "scripted", RetryAfter: time.Second}
+			was := *shared
+			fails := llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, shared })
+			c := s.wrap(s.stage((&calls{}).leaf("second", fails)), fails)
+			if s.call(s.Context(), c, stageRequest(), rec); !reflect.DeepEqual(*shared, was) {
+				s.broken("an error of class %v was %+v and has become %+v", class, was, *shared)
+			}
+		}
+	}
+}
+
 // manyFailures is how often a stage is called in vain before it must call on, or may refuse to.
 const manyFailures = 12
 

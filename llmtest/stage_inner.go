@@ -28,6 +28,8 @@ type seenCall struct {
 	ctx context.Context //nolint:containedctx // looked at, never used
 	req *llm.Request    // a copy
 	at  time.Time
+	// leaf is the name of the deployment.
+	leaf string
 	// ended says that its context had ended before it began.
 	ended bool
 }
@@ -53,7 +55,7 @@ func (i *inner) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	if req == nil {
 		return i.Deployment.Call(ctx, nil)
 	}
-	i.calls.enter(ctx, req)
+	i.calls.enter(ctx, req, i.Name)
 	defer i.calls.leave()
 	if i.calls.before != nil {
 		i.calls.before(ctx, req)
@@ -61,10 +63,10 @@ func (i *inner) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	return i.Deployment.Call(ctx, req)
 }
 
-func (c *calls) enter(ctx context.Context, req *llm.Request) {
+func (c *calls) enter(ctx context.Context, req *llm.Request, leaf string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = append(c.all, seenCall{ctx, copyRequest(req.Detach()), time.Now(), ctx.Err() != nil})
+	c.all = append(c.all, seenCall{ctx, copyRequest(req.Detach()), time.Now(), leaf, ctx.Err() != nil})
 	c.now++
 	c.most = max(c.most, c.now)
 }
@@ -204,7 +206,7 @@ func stageDeltas() []llm.Delta {
 func stageAnswer() *llm.Response {
 	return &llm.Response{
 		Parts: []llm.Part{
-			{Kind: llm.PartReasoning, Text: "Let me think.", Extra: map[string]json.RawMessage{"test": json.RawMessage(`{"signature":"s"}`)}},
+			{Kind: llm.PartReasoning, Text: "Let me think.", Extra: map[string]json.RawMessage{"test": json.RawMessage(`{"a":"s"}`)}},
 			llm.Text("It is over there."),
 			{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: "c2", Name: "look", Arguments: json.RawMessage(`{"where":"there"}`)}},
 		},

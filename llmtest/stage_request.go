@@ -160,6 +160,21 @@ func sinkEnds(s *stageSuite) {
 	}
 }
 
+func sinkPanics(s *stageSuite) {
+	for at := range 3 {
+		c, all := s.around(answering)
+		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
+			if n == at {
+				panic("the reader's own")
+			}
+			return nil
+		}}
+		if o := s.call(s.Context(), c, stageRequest(), rec); o.panicked != "the reader's own" || all.count() > 1 {
+			s.broken("the sink panicked at delta %d: %v, after %s", at, o, times(all.count()))
+		}
+	}
+}
+
 func sinkKept(s *stageSuite) {
 	for _, do := range []llm.CallerFunc{answering, breaking(llm.Interrupted), slowly} {
 		c, _ := s.around(do)

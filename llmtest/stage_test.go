@@ -199,7 +199,7 @@ func wrongStages() map[string][]wrong {
 		"failure stays": {{name: "makes it up", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			resp, err := next.Call(ctx, req)
 			if err != nil {
-				return made, nil
+				return made, nil //nolint:nilerr // what is wrong with it
 			}
 			return resp, nil
 		}}},
@@ -212,8 +212,17 @@ func wrongStages() map[string][]wrong {
 		}}},
 		"no repetition":  {{name: "retries", body: again(2)}},
 		"closed classes": {{name: "retries everything", body: again(2), claims: MayRepeat}},
-		"no refusal":     {{name: "breaks the circuit", stage: breaker(&llm.Error{Class: llm.Cooling}, true)}},
-		"refusal's row":  {{name: "refuses without a word", stage: breaker(errors.New("no"), true), claims: MayRefuse}},
+		"replay unsafe":  {{name: "retries what is not known", body: again(2), claims: MayRepeat}},
+		"asked wait":     {{name: "retries at once", body: again(2), claims: MayRepeat}},
+		"error untouched": {{name: "writes to it", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			resp, err := next.Call(ctx, req)
+			if e, ok := errors.AsType[*llm.Error](err); ok {
+				e.RetryDenied = "wrong"
+			}
+			return resp, err
+		}}},
+		"no refusal":    {{name: "breaks the circuit", stage: breaker(&llm.Error{Class: llm.Cooling}, true)}},
+		"refusal's row": {{name: "refuses without a word", stage: breaker(errors.New("no"), true), claims: MayRefuse}},
 		"one at a time": {{name: "races", claims: MayRepeat, body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			whole := req.Clone()
 			whole.Sink = nil
@@ -290,6 +299,16 @@ func wrongStages() map[string][]wrong {
 			}
 			return next.Call(ctx, req)
 		}}},
+		"sink panics": {{name: "recovers", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			return next.Call(ctx, sinking(req, func(d llm.Delta) (err error) {
+				defer func() {
+					if v := recover(); v != nil {
+						err = fmt.Errorf("panic: %v", v)
+					}
+				}()
+				return req.Sink(d)
+			}))
+		}}},
 		"no call after output": {{name: "retries unseen", body: again(2), claims: MayRepeat}},
 		"partial": {{name: "forgets it", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			resp, err := next.Call(ctx, req)
@@ -355,6 +374,25 @@ func wrongStages() map[string][]wrong {
 		"goroutines": {{name: "leaves one", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			go func() { <-time.NewTimer(time.Hour).C }()
 			return next.Call(ctx, req)
+		}}, {name: "waits for nobody", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			type result struct {
+				resp *llm.Response
+				err  error
+			}
+			whole := req.Clone()
+			whole.Sink = nil
+			ended := make(chan result, 1)
+			go func() {
+				defer func() { _ = recover() }()
+				resp, err := next.Call(ctx, whole)
+				ended <- result{resp, err}
+			}()
+			select {
+			case r := <-ended:
+				return r.resp, r.err
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}}, {name: "leaves one for ever", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			never := make(chan struct{})
 			go func() { <-never }()

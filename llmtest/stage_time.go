@@ -164,7 +164,7 @@ func (s *stageSuite) notLocked(after string, c llm.Caller) {
 		runtime.Gosched()
 		select {
 		case <-done:
-			if o.panicked != nil || o.resp == nil && !(s.may(MayRefuse) && o.err != nil) {
+			if o.panicked != nil || o.resp == nil && (o.err == nil || !s.may(MayRefuse)) {
 				s.broken("after %s: %v", after, o)
 			}
 			return
@@ -202,7 +202,12 @@ func noGoroutines(s *stageSuite) {
 		synctest.Wait()
 		return len(goroutines())
 	}
-	for _, w := range append(ways(), way{"an answer", answering}, way{"a broken stream", breaking(llm.Interrupted)}) {
+	deaf := func(context.Context, *llm.Request) (*llm.Response, error) {
+		<-time.NewTimer(time.Minute).C
+		return nil, llm.Unavailable
+	}
+	for _, w := range append(ways(), way{"an answer", answering}, way{"a broken stream", breaking(llm.Interrupted)},
+		way{"a Caller that ignores its context", deaf}) {
 		for _, rec := range []*Recorder{nil, {}} {
 			c, all := s.around(w.do)
 			before := count()

@@ -90,7 +90,8 @@ func callerDeadline(s *callerSuite) {
 	})
 	ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
 	defer cancel()
-	if resp, err := c.Call(ctx, callerRequest()); resp != nil || !errors.Is(err, context.DeadlineExceeded) || llm.ClassOf(err) != llm.Exhausted {
+	resp, err := c.Call(ctx, callerRequest())
+	if resp != nil || !errors.Is(err, context.DeadlineExceeded) || llm.ClassOf(err) != llm.Exhausted {
 		s.broken("got %s, %v of class %v", answerOf(resp), err, llm.ClassOf(err))
 	}
 	<-closed

@@ -80,6 +80,15 @@ func TestStagesKeepTheContract(t *testing.T) {
 		"token router": {Combine: func(first, second llm.Caller) llm.Caller {
 			return middleware.TokenRouter(middleware.TokenRouterConfig{Normal: first, Long: second})
 		}, Claims: anyhow},
+		"an onion": {Combine: func(first, second llm.Caller) llm.Caller {
+			each := llm.New(middleware.NewCooldowns(middleware.CooldownConfig{}).Stage(), middleware.Retry(middleware.RetryConfig{}),
+				middleware.Commit(middleware.CommitConfig{Deltas: 2}), middleware.AttemptTimeout(middleware.AttemptTimeoutConfig{}),
+				middleware.Classify(middleware.ClassifyConfig{Logger: quiet}))
+			return llm.New(middleware.Telemetry(middleware.TelemetryConfig{Logger: quiet}), middleware.EachBudget(middleware.BudgetConfig{
+				Attempts: 20,
+			}), middleware.Deadline(middleware.DeadlineConfig{}), middleware.Interrupt(middleware.InterruptConfig{})).Then(
+				middleware.Fallback(middleware.FallbackConfig{}, each.Then(first), each.Then(second)))
+		}, Claims: anyhow | llmtest.MayRefuse | llmtest.MayHoldBack},
 	} {
 		t.Run(name, func(t *testing.T) { llmtest.TestStage(t, cfg) })
 	}
