@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -220,6 +221,30 @@ func answering(_ context.Context, req *llm.Request) (*llm.Response, error) {
 		return nil, err
 	}
 	return stageAnswer(), nil
+}
+
+// inTurn does what each of dos says for one call, and the last for all that follow.
+func inTurn(dos ...llm.CallerFunc) llm.CallerFunc {
+	var n atomic.Int32
+	return func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+		return dos[min(int(n.Add(1)), len(dos))-1](ctx, req)
+	}
+}
+
+// after does it after d.
+func after(d time.Duration, do llm.CallerFunc) llm.CallerFunc {
+	return func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+		if err := wait(ctx, d); err != nil {
+			return nil, err
+		}
+		return do(ctx, req)
+	}
+}
+
+// deaf ignores its context.
+func deaf(context.Context, *llm.Request) (*llm.Response, error) {
+	<-time.NewTimer(time.Minute).C
+	return nil, llm.Unavailable
 }
 
 // handOut hands out the first n of stageDeltas.

@@ -176,7 +176,9 @@ func sinkPanics(s *stageSuite) {
 }
 
 func sinkKept(s *stageSuite) {
-	for _, do := range []llm.CallerFunc{answering, breaking(llm.Interrupted), slowly} {
+	for _, do := range []llm.CallerFunc{
+		answering, breaking(llm.Interrupted), slowly, inTurn(after(5*time.Second, failing(llm.Unavailable)), slowly),
+	} {
 		c, _ := s.around(do)
 		rec := &Recorder{}
 		s.call(s.Context(), c, stageRequest(), rec)

@@ -202,13 +202,13 @@ func noGoroutines(s *stageSuite) {
 		synctest.Wait()
 		return len(goroutines())
 	}
-	deaf := func(context.Context, *llm.Request) (*llm.Response, error) {
-		<-time.NewTimer(time.Minute).C
-		return nil, llm.Unavailable
-	}
-	for _, w := range append(ways(), way{"an answer", answering}, way{"a broken stream", breaking(llm.Interrupted)},
-		way{"a Caller that ignores its context", deaf}) {
-		for _, rec := range []*Recorder{nil, {}} {
+	for _, rec := range []*Recorder{nil, {}} {
+		for _, w := range append(ways(), way{"an answer", answering}, way{"a broken stream", breaking(llm.Interrupted)},
+			way{"a Caller that ignores its context", deaf},
+			way{"an answer beside one that ignores its context", inTurn(after(time.Second, answering), deaf)}) {
+			if rec != nil {
+				rec = &Recorder{}
+			}
 			c, all := s.around(w.do)
 			before := count()
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
