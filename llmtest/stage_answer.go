@@ -79,7 +79,7 @@ func passesRefusal(s *stageSuite) {
 				return nil, err
 			}
 			return r, nil
-		}, func(how string, o *outcome, all *calls) {
+		}, func(how string, o *ended, all *calls) {
 			if o.resp == nil || o.err != nil || differs(o.resp, refusal) != "" || all.count() != 1 {
 				s.broken("%s: a refusal became %v, after %s", how, o, times(all.count()))
 			}
@@ -88,7 +88,7 @@ func passesRefusal(s *stageSuite) {
 }
 
 func oneCall(s *stageSuite) {
-	s.bothWays(answering, func(how string, o *outcome, all *calls) {
+	s.bothWays(answering, func(how string, o *ended, all *calls) {
 		if all.count() != 1 || o.err != nil {
 			s.broken("%s: %s, %v", how, times(all.count()), o)
 		}
@@ -113,20 +113,20 @@ func freshResponse(s *stageSuite) {
 }
 
 func oneResult(s *stageSuite) {
-	check := func(how string, o *outcome) {
+	check := func(how string, o *ended) {
 		if o.panicked != nil || o.exited || (o.resp == nil) == (o.err == nil) {
 			s.broken("%s: %v", how, o)
 		}
 	}
-	s.bothWays(answering, func(how string, o *outcome, _ *calls) { check(how, o) })
-	s.eachFailure(func(c llm.Class, how string, o *outcome, _ *calls) { check(c.String()+", "+how, o) })
+	s.bothWays(answering, func(how string, o *ended, _ *calls) { check(how, o) })
+	s.eachFailure(func(c llm.Class, how string, o *ended, _ *calls) { check(c.String()+", "+how, o) })
 }
 
 func failureStays(s *stageSuite) {
 	if s.may(MayReplaceAnswer) {
 		return
 	}
-	s.eachFailure(func(c llm.Class, how string, o *outcome, all *calls) {
+	s.eachFailure(func(c llm.Class, how string, o *ended, all *calls) {
 		if o.err == nil {
 			s.broken("%s: a failure of class %v became %v, after %s", how, c, o, times(all.count()))
 		}
@@ -136,7 +136,7 @@ func failureStays(s *stageSuite) {
 var errPlain = errors.New("a failure of no class")
 
 func errorFound(s *stageSuite) {
-	check := func(how string, o *outcome, cause error) {
+	check := func(how string, o *ended, cause error) {
 		if o.err == nil {
 			return
 		}
@@ -144,7 +144,7 @@ func errorFound(s *stageSuite) {
 			s.broken("%s: what leaves is %T: %v", how, o.err, o.err)
 		}
 	}
-	s.eachFailure(func(c llm.Class, how string, o *outcome, _ *calls) { check(how, o, c) })
+	s.eachFailure(func(c llm.Class, how string, o *ended, _ *calls) { check(how, o, c) })
 	// One that is no *llm.Error, of a Caller that is no Deployment.
 	plain := llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, errPlain })
 	stage := s.stage((&calls{}).leaf("second", plain))
@@ -156,7 +156,7 @@ func notRepeated(s *stageSuite) {
 	if s.may(MayRepeat) {
 		return
 	}
-	s.eachFailure(func(c llm.Class, how string, _ *outcome, all *calls) {
+	s.eachFailure(func(c llm.Class, how string, _ *ended, all *calls) {
 		if all.count() > 1 {
 			s.broken("%s: %s after a failure of class %v", how, times(all.count()), c)
 		}
@@ -165,7 +165,7 @@ func notRepeated(s *stageSuite) {
 
 func closedClasses(s *stageSuite) {
 	closed := []llm.Class{llm.Invalid, llm.Auth, llm.Refused}
-	s.eachFailure(func(c llm.Class, how string, _ *outcome, all *calls) {
+	s.eachFailure(func(c llm.Class, how string, _ *ended, all *calls) {
 		if slices.Contains(closed, c) && all.count() > 1 {
 			s.broken("%s: %s of what failed with class %v", how, times(all.count()), c)
 		}
@@ -202,7 +202,7 @@ func askedWait(s *stageSuite) {
 	for _, class := range []llm.Class{llm.RateLimited, llm.Overloaded, llm.Unavailable} {
 		s.bothWays(func(context.Context, *llm.Request) (*llm.Response, error) {
 			return nil, &llm.Error{Class: class, Owner: class.Owner(), RetryAfter: asked, Message: "scripted"}
-		}, func(how string, _ *outcome, all *calls) {
+		}, func(how string, _ *ended, all *calls) {
 			last := map[string]time.Time{}
 			for i, call := range all.seen() {
 				if before, ok := last[call.leaf]; ok && call.at.Sub(before) < asked {
@@ -273,7 +273,7 @@ func oneAtATime(s *stageSuite) {
 	}
 	s.bothWays(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
 		return nil, orElse(wait(ctx, 20*time.Second), llm.Unavailable)
-	}, func(how string, _ *outcome, all *calls) {
+	}, func(how string, _ *ended, all *calls) {
 		if all.most > 1 {
 			s.broken("%s: %d calls at once", how, all.most)
 		}

@@ -92,8 +92,8 @@ func (c *calls) madeCount() int {
 
 func (c *calls) count() int { return len(c.seen()) }
 
-// outcome is how a call of the stage under test went.
-type outcome struct {
+// ended is how a call of the stage under test went.
+type ended struct {
 	rec      *Recorder
 	resp     *llm.Response
 	err      error
@@ -102,7 +102,7 @@ type outcome struct {
 	took     time.Duration
 }
 
-func (o *outcome) String() string {
+func (o *ended) String() string {
 	switch {
 	case o.panicked != nil:
 		return fmt.Sprintf("panic %v", o.panicked)
@@ -120,15 +120,15 @@ func answerOf(r *llm.Response) string {
 }
 
 // call calls c on a goroutine of its own, whole or with a Recorder, and waits for it.
-func (s *stageSuite) call(ctx context.Context, c llm.Caller, req *llm.Request, rec *Recorder) *outcome {
+func (s *stageSuite) call(ctx context.Context, c llm.Caller, req *llm.Request, rec *Recorder) *ended {
 	o, done := s.start(ctx, c, req, rec)
 	<-done
 	return o
 }
 
 // start is call that does not wait. The outcome may be read when done is closed.
-func (s *stageSuite) start(ctx context.Context, c llm.Caller, req *llm.Request, rec *Recorder) (o *outcome, done chan struct{}) {
-	o, done = &outcome{rec: rec}, make(chan struct{})
+func (s *stageSuite) start(ctx context.Context, c llm.Caller, req *llm.Request, rec *Recorder) (o *ended, done chan struct{}) {
+	o, done = &ended{rec: rec}, make(chan struct{})
 	go func() {
 		began, returned := time.Now(), false
 		defer close(done)
@@ -148,7 +148,7 @@ func (s *stageSuite) start(ctx context.Context, c llm.Caller, req *llm.Request, 
 }
 
 // bothWays calls what around makes once whole and once streamed.
-func (s *stageSuite) bothWays(do llm.CallerFunc, check func(how string, o *outcome, all *calls)) {
+func (s *stageSuite) bothWays(do llm.CallerFunc, check func(how string, o *ended, all *calls)) {
 	for _, how := range []string{"whole", "streamed"} {
 		c, all := s.around(do)
 		var rec *Recorder
@@ -160,9 +160,9 @@ func (s *stageSuite) bothWays(do llm.CallerFunc, check func(how string, o *outco
 }
 
 // eachFailure calls with a failure of each class.
-func (s *stageSuite) eachFailure(check func(c llm.Class, how string, o *outcome, all *calls)) {
+func (s *stageSuite) eachFailure(check func(c llm.Class, how string, o *ended, all *calls)) {
 	for c := range llm.Class(llm.NumClasses) {
-		s.bothWays(failing(c), func(how string, o *outcome, all *calls) { check(c, how, o, all) })
+		s.bothWays(failing(c), func(how string, o *ended, all *calls) { check(c, how, o, all) })
 	}
 }
 

@@ -62,7 +62,7 @@ func requestPassedOn(s *stageSuite) {
 		return
 	}
 	for _, do := range []llm.CallerFunc{answering, failing(llm.Unavailable)} {
-		s.bothWays(do, func(how string, _ *outcome, all *calls) {
+		s.bothWays(do, func(how string, _ *ended, all *calls) {
 			for i, call := range all.seen() {
 				if d := changed(call.req, stageRequest()); d != "" {
 					s.broken("%s, call %d: %s", how, i+1, d)
@@ -97,7 +97,7 @@ func accountWhole(s *stageSuite) {
 }
 
 // rowsOf is the number of attempts in the account of what left a call.
-func rowsOf(o *outcome) (made int) {
+func rowsOf(o *ended) (made int) {
 	var rows []llm.Attempt
 	if o.err == nil && o.resp != nil {
 		rows = o.resp.Attempts

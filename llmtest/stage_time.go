@@ -41,7 +41,7 @@ func hanging(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
 }
 
 // left calls in each way, with a caller that leaves after d. What check is told of ended because of that.
-func (s *stageSuite) left(d time.Duration, check func(how string, o *outcome, all *calls)) {
+func (s *stageSuite) left(d time.Duration, check func(how string, o *ended, all *calls)) {
 	for _, w := range ways() {
 		for _, rec := range []*Recorder{nil, {}} {
 			ctx, cancel := context.WithCancel(s.Context())
@@ -60,7 +60,7 @@ func (s *stageSuite) left(d time.Duration, check func(how string, o *outcome, al
 
 func cancelsAtOnce(s *stageSuite) {
 	for _, d := range []time.Duration{0, 300 * time.Millisecond, 3 * time.Second} {
-		s.left(d, func(how string, o *outcome, _ *calls) {
+		s.left(d, func(how string, o *ended, _ *calls) {
 			if o.took > d {
 				s.broken("%s: the caller left after %v, and the call returned after %v", how, d, o.took)
 			}
@@ -70,7 +70,7 @@ func cancelsAtOnce(s *stageSuite) {
 
 func canceledError(s *stageSuite) {
 	const d = 300 * time.Millisecond
-	s.left(d, func(how string, o *outcome, _ *calls) {
+	s.left(d, func(how string, o *ended, _ *calls) {
 		if o.took == d && !errors.Is(o.err, context.Canceled) {
 			s.broken("%s: the caller left, and the error is %v", how, o.err)
 		}
@@ -78,7 +78,7 @@ func canceledError(s *stageSuite) {
 }
 
 func nothingAfterEnd(s *stageSuite) {
-	check := func(how string, o *outcome, all *calls) {
+	check := func(how string, o *ended, all *calls) {
 		for i, call := range all.seen() {
 			if call.ended && i > 0 {
 				s.broken("%s: call %d began after the end (%v)", how, i+1, o)

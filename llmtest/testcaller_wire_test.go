@@ -209,7 +209,7 @@ func failures(change func(err error) (*llm.Response, error)) func(llm.Caller) ll
 	})
 }
 
-func answers(change func(req *llm.Request, resp *llm.Response)) func(llm.Caller) llm.Caller {
+func answersWith(change func(req *llm.Request, resp *llm.Response)) func(llm.Caller) llm.Caller {
 	return instead(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 		resp, err := next.Call(ctx, req)
 		if err == nil {
@@ -244,8 +244,8 @@ func wrongCallers() map[string]func(llm.Caller) llm.Caller {
 	})
 	madeUp := failures(func(error) (*llm.Response, error) { return textResponse("made up"), nil })
 	return map[string]func(llm.Caller) llm.Caller{
-		"whole answer": answers(func(_ *llm.Request, resp *llm.Response) { resp.Usage = llm.Usage{} }),
-		"same answer streamed": answers(func(req *llm.Request, resp *llm.Response) {
+		"whole answer": answersWith(func(_ *llm.Request, resp *llm.Response) { resp.Usage = llm.Usage{} }),
+		"same answer streamed": answersWith(func(req *llm.Request, resp *llm.Response) {
 			if req.Sink != nil {
 				resp.Parts = resp.Parts[:1]
 			}
@@ -257,7 +257,7 @@ func wrongCallers() map[string]func(llm.Caller) llm.Caller {
 			}
 			return sink(d)
 		}),
-		"tool calls": answers(func(_ *llm.Request, resp *llm.Response) { resp.Parts = resp.Parts[:1] }),
+		"tool calls": answersWith(func(_ *llm.Request, resp *llm.Response) { resp.Parts = resp.Parts[:1] }),
 		"request untouched": instead(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			req.System = strings.ToUpper(req.System)
 			return next.Call(ctx, req)
