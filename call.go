@@ -251,6 +251,7 @@ func (r *Request) Waited(d time.Duration) {
 
 // Skip enters into the account that a deployment was not called, and returns e, which says which one and why.
 func (r *Request) Skip(e *Error) *Error {
+	e.Skipped = true
 	if r == nil || r.scope.call == nil {
 		return e
 	}

@@ -178,7 +178,7 @@ func TestThreeRateLimitsThenFallbackThenRestThenProbeOverHTTP(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				primary := &wireModel{limited: 3, text: "from the primary"}
 				fallback := &wireModel{text: "from the fallback"}
-				chat, _ := gateway(model("http://primary", inMemory(t, primary)), model("http://fallback", inMemory(t, fallback)), 0)
+				chat, _ := gateway(model("http://primary", llmtest.ServePipe(t, primary)), model("http://fallback", llmtest.ServePipe(t, fallback)), 0)
 				accept(t, call, chat, primary.count, fallback.count)
 				probe(t, call, chat, primary.count)
 			})

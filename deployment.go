@@ -208,6 +208,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 		return c.end(&out.row)
 	}
 	if e != nil {
+		e.Skipped = true
 		a.Class, a.Skipped, a.Err = e.Class, e.text(), e
 		end()
 		return nil, e

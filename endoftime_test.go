@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/llmtest"
 )
 
 // readSlowly makes a call whose reader takes a second for each delta, and returns what it was handed in which time.
@@ -39,7 +40,7 @@ func TestAStreamThatCameAtOnceEndsWithItsTime(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 		defer cancel()
-		n, took, err := readSlowly(ctx, &llm.Deployment{Name: "d", Model: "m", Caller: model("http://primary", inMemory(t, provider))})
+		n, took, err := readSlowly(ctx, &llm.Deployment{Name: "d", Model: "m", Caller: model("http://primary", llmtest.ServePipe(t, provider))})
 		if e := llm.AsError(err); n != 6 || took != 6*time.Second || e.Class != llm.Exhausted || e.Partial.Text() != strings.Repeat("word", 6) {
 			t.Errorf("%d deltas in %v, %v, partial %q", n, took, err, e.Partial.Text())
 		}

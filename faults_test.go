@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/middleware"
 )
 
@@ -235,5 +236,5 @@ func TestSixteenFaultsInFakeTime(t *testing.T) {
 }
 
 func overMemory(t *testing.T, provider *faulty) llm.Caller {
-	return model("http://"+provider.name, inMemory(t, provider))
+	return model("http://"+provider.name, llmtest.ServePipe(t, provider))
 }

@@ -126,7 +126,7 @@ func (s *stageSuite) call(ctx context.Context, c llm.Caller, req *llm.Request, r
 	return o
 }
 
-// start is call that does not wait. The outcome may be read when done is closed.
+// start is call that does not wait. What it returns may be read when done is closed.
 func (s *stageSuite) start(ctx context.Context, c llm.Caller, req *llm.Request, rec *Recorder) (o *ended, done chan struct{}) {
 	o, done = &ended{rec: rec}, make(chan struct{})
 	go func() {

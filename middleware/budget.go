@@ -59,8 +59,8 @@ func (c *BudgetConfig) check() {
 	}
 }
 
-// room is all that the ceilings allow.
-func (c *BudgetConfig) room() Room {
+// Room is all that the ceilings allow.
+func (c BudgetConfig) Room() Room {
 	r := NoLimit()
 	if c.Elapsed > 0 {
 		r.Time = c.Elapsed

@@ -281,3 +281,20 @@ func TestBudgetPanicsOnNonsense(t *testing.T) {
 		}
 	}
 }
+
+func TestASilentPrimaryHasStalledWhereTheTimeIsTheBudgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := llmtest.Script()
+		onion := llm.New(
+			middleware.EachBudget(middleware.BudgetConfig{Elapsed: 9 * time.Second}),
+			middleware.Deadline(middleware.DeadlineConfig{Total: 9 * time.Second}),
+		).Then(middleware.Fallback(middleware.FallbackConfig{},
+			&llm.Deployment{Name: "first", Caller: llmtest.Script(llmtest.Step{Hang: true})},
+			middleware.Route{Caller: &llm.Deployment{Name: "second", Caller: second}, For: []llm.Class{llm.Stalled}},
+		))
+		resp, err := onion.Call(t.Context(), retryAsk())
+		if err != nil || resp.Deployment != "second" || resp.Attempts[0].Class != llm.Stalled {
+			t.Errorf("%+v, %v", resp, err)
+		}
+	})
+}

@@ -145,7 +145,7 @@ func (s *cooldown) failed(p *restPass, err error) {
 	row := s.all.reactions.of(e.Class)
 	i := 0
 	switch {
-	case row.Cools == Nothing:
+	case row.Cools == Nothing || e.Skipped: // what no provider saw says nothing of one
 		return
 	case row.Cools == SharedQuota && s.cells[1] != nil:
 		i = 1

@@ -82,6 +82,7 @@ func (s *deadline) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	limited := ctx
 	if theirs, ok := ctx.Deadline(); ok && !theirs.After(b.whole.end) {
 		b.whole.end, b.theirs, b.total = theirs, true, max(theirs.Sub(began), 0)
+		_, b.budgets = ctx.(*lazyCtx)
 	} else {
 		b.whole.parent, b.whole.cause = ctx, s.ranOut
 		limited = &b.whole
@@ -104,9 +105,11 @@ type timeBudget struct {
 	total  time.Duration
 	whole  lazyCtx // its end is that of the call
 	theirs bool    // which is the caller's, so that whole is not used
-	scaled bool    // MinAttempt is a default, and less for a caller with less time
-	taken  atomic.Int32
-	rooms  [2]lazyCtx
+	// budgets says that it is that of a Budget around it: who does not answer in it is slow, and the caller in no hurry.
+	budgets bool
+	scaled  bool // MinAttempt is a default, and less for a caller with less time
+	taken   atomic.Int32
+	rooms   [2]lazyCtx
 }
 
 // least is the time with which an attempt is begun at all.

@@ -98,7 +98,7 @@ func (s *State) uncertain(f *Failure) bool { return s.ReplayUnsafe && f.Commit !
 func (s *State) noRetry(f *Failure, row Reaction) Reason {
 	r := &s.Retry
 	switch {
-	case f.Class == llm.Cooling || f.Class == llm.Exhausted || f.Class == llm.Queued:
+	case f.Skipped || f.Class == llm.Cooling || f.Class == llm.Exhausted || f.Class == llm.Queued:
 		return ReasonNotTried
 	case f.Advice == llm.AdviceDontRetry:
 		return ReasonAdvice

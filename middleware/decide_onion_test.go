@@ -189,6 +189,7 @@ func TestABuiltOnionDoesWhatDecideSays(t *testing.T) {
 			if got := strings.Join(calls, " "); got != strings.Join(want, " ") {
 				t.Fatalf("seed %d: the onion calls %q, Decide says %q\n%+v\n%v", seed, got, want, p, err)
 			}
+			p.replayed(t, seed, rows)
 			outcome := middleware.OutcomeOf(resp, err)
 			ends[outcome]++
 			if last == (middleware.Failure{}) {
@@ -226,6 +227,53 @@ func TestABuiltOnionDoesWhatDecideSays(t *testing.T) {
 		if ends[o] < 30 {
 			t.Errorf("only %d plans ended in %v: %v", ends[o], o, ends)
 		}
+	}
+}
+
+// replayed finds that what Replay says of each failure in an account is what came next.
+func (p *plan) replayed(t *testing.T, seed uint64, rows []llm.Attempt) {
+	s := middleware.State{
+		ReplayUnsafe: p.unsafe, Left: middleware.NoLimit(), Retry: middleware.RetryOption{Left: planRetries, MaxWait: time.Minute},
+	}
+	if p.attempts > 0 {
+		s.Left.Attempts = p.attempts
+	}
+	if p.time > 0 {
+		s.Left.Time = p.time
+	}
+	for i := 1; i < len(p.fails); i++ {
+		o := middleware.RouteOption{Name: fmt.Sprint("d", i), For: p.names[i], Window: p.windows[i]}
+		if p.rests[i] {
+			o.Rest = time.Minute
+		}
+		s.Routes = append(s.Routes, o)
+	}
+	var made []llm.Attempt
+	for _, a := range rows {
+		if a.Skipped == "" {
+			made = append(made, a)
+		}
+	}
+	decisions := middleware.Replay(s, rows)
+	for i, d := range decisions {
+		said, came := "", ""
+		switch d.Action {
+		case middleware.ActionRetry:
+			said = made[i].Deployment
+		case middleware.ActionFallback:
+			said = s.Routes[d.Route].Name
+		}
+		if i+1 < len(made) {
+			came = made[i+1].Deployment
+		}
+		if said != came {
+			t.Fatalf("seed %d: after failure %d Replay says %v, which is %q, and %q came\n%+v", seed, i+1, d, said, came, p)
+		}
+	}
+	if n := len(made); n > 0 && made[n-1].Err == nil {
+		n--
+	} else if len(decisions) != n {
+		t.Fatalf("seed %d: %d decisions of %d calls", seed, len(decisions), len(made))
 	}
 }
 

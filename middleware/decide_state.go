@@ -16,6 +16,8 @@ type Failure struct {
 	Commit llm.CommitState
 	// Handed says that a part of the answer was handed out.
 	Handed bool
+	// Skipped says that no provider was called: a limit of ours refused the attempt.
+	Skipped bool
 	// Wait is what was asked for. 0: not said. CoolUntil says that it leads to a date on which the deployment comes back.
 	Wait      time.Duration
 	CoolUntil bool
@@ -30,7 +32,7 @@ type Failure struct {
 func FailureOf(err error, handed bool) Failure {
 	e := llm.AsError(err)
 	return Failure{
-		Class: e.Class, Behind: behind(e), Commit: e.Commit, Handed: handed || e.Partial != nil,
+		Class: e.Class, Behind: behind(e), Commit: e.Commit, Handed: handed || e.Partial != nil, Skipped: e.Skipped,
 		Wait: e.RetryAfter, CoolUntil: e.CoolUntil, Advice: e.Advice,
 	}
 }

@@ -5,7 +5,7 @@
 //
 // Outermost first:
 //
-//	the call          telemetry → degrade → queue → budget → deadline → interrupt → token router → fallback
+//	the call          telemetry → journal → degrade → queue → budget → deadline → interrupt → token router → fallback
 //	each deployment   cooldown → retry → limiter → validate → commit window → attempt timeout → classify
 //	the leaf          llm.Deployment
 //
@@ -13,6 +13,8 @@
 //
 //   - Telemetry is outermost, so that a call counts once, whatever happened inside. It sees the attempts through the gate it
 //     puts in force, so it is needed only there.
+//   - Journal is inside telemetry and outside degrade and queue, so that it writes down what they make of a call. It hears of
+//     the attempts in the same way, after every other gate let them through.
 //   - Deadline is outside everything that repeats or moves a call: there is one budget of time, and attempts and waits share
 //     it.
 //   - Interrupt is outside everything that could still repeat or move a call: it acts when none of them may.

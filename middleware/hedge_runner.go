@@ -178,7 +178,7 @@ func (x *race) giveWayLater() {
 	}
 	if at := budget.until(end, b.route.first, b.route.later); !at.IsZero() {
 		b.gaveWay = b.route.stalled
-		if budget.theirs {
+		if budget.theirs && !budget.budgets {
 			b.gaveWay = b.route.outOfTime
 		}
 		x.arm(time.Until(at), b)

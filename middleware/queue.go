@@ -117,11 +117,12 @@ func (s *queue) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	del := deliveryOf(r)
 	f := FailureOf(err, handed.Deltas() > 0)
 	job := s.job(r, began, del)
-	d := s.state(job).decide(&f)
+	d := s.state(job, r.MaxAttempts > 0).decide(&f)
 	switch {
 	case d.Action != ActionQueue:
 		return nil, err
-	case del != nil && f.Class == llm.Exhausted && r.Made() == 0: // its budget suffices for no attempt, today or tomorrow
+	case del != nil && f.Class == llm.Exhausted && r.Made() == 0 && !errors.Is(err, ErrJournalDown):
+		// Its budget suffices for no attempt, today or tomorrow.
 		return nil, err
 	}
 	job.Cause = llm.CopyError(err)
@@ -148,6 +149,9 @@ func (s *queue) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 func (s *queue) job(r *llm.Request, began time.Time, del *delivery) *Job {
 	work := r.Detach()
 	work.Sink = nil
+	if work.MaxAttempts > 0 {
+		work.MaxAttempts -= r.Made()
+	}
 	work.Spent = r.Spent.Add(spentBy(r.Attempts(), s.cfg.Budget.Price))
 	j := &Job{Workflow: s.cfg.Workflow, Request: work, Requires: r.Required(), Since: began}
 	if del != nil {
@@ -175,9 +179,13 @@ func spentBy(rows []llm.Attempt, stand llm.Price) (s llm.Spending) {
 	return s
 }
 
-func (s *queue) state(j *Job) *State {
-	left := s.cfg.Budget.room()
+// state is what is left for j, whose request bounds its attempts itself or not.
+func (s *queue) state(j *Job, bounded bool) *State {
+	left := s.cfg.Budget.Room()
 	left.Attempts -= j.Request.Spent.Attempts
+	if bounded {
+		left.Attempts = min(left.Attempts, j.Request.MaxAttempts)
+	}
 	left.Tokens -= j.Request.Spent.Tokens
 	left.CostUSD -= j.Request.Spent.CostUSD
 	return &State{

@@ -192,6 +192,50 @@ func TestWorkThatNoBudgetAllowsEnds(t *testing.T) {
 	}
 }
 
+func TestWorkThatOnlyTheJournalRefusedComesAgain(t *testing.T) {
+	q := &queueOf{}
+	p, model := queued(q, middleware.BudgetConfig{}, llmtest.Fail(llm.Overloaded), llmtest.Text("done"))
+	if _, err := p.Call(t.Context(), retryAsk()); !errors.Is(err, llm.Queued) {
+		t.Fatal(err)
+	}
+	down := llm.New(llm.Stage{Name: "down", Wrap: func(next llm.Caller) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			r := req.Accounted()
+			defer r.Enforce(&refusing{&llm.Error{Class: llm.Exhausted, Err: middleware.ErrJournalDown}}).Lift()
+			return next.Call(ctx, r)
+		})
+	}})
+	_, next, err := middleware.Deliver(t.Context(), down.Then(p), "job-1", q.jobs[0])
+	if next == nil || !errors.Is(err, llm.Queued) || model.Count() != 1 {
+		t.Errorf("%+v, %v after %d calls", next, err, model.Count())
+	}
+}
+
+func TestTheBoundOfARequestHoldsOverItsDeliveries(t *testing.T) {
+	q := &queueOf{}
+	p, model := queued(q, middleware.BudgetConfig{}, llmtest.Fail(llm.Overloaded))
+	req := retryAsk()
+	req.MaxAttempts = 2
+	if _, err := p.Call(t.Context(), req); !errors.Is(err, llm.Queued) {
+		t.Fatal(err)
+	}
+	_, next, err := middleware.Deliver(t.Context(), p, "job-1", q.jobs[0])
+	if next != nil || !errors.Is(err, llm.Overloaded) || model.Count() != 2 {
+		t.Errorf("%+v, %v after %d calls", next, err, model.Count())
+	}
+}
+
+// refusing lets nothing through.
+type refusing struct{ err error }
+
+func (g *refusing) Ask(context.Context, *llm.Request, *llm.Deployment, time.Time) error { return g.err }
+
+func (g *refusing) Start(ctx context.Context, _ *llm.Request, _ *llm.Deployment, _ *llm.Attempt) (context.Context, error) {
+	return ctx, g.err
+}
+
+func (g *refusing) End(context.Context, *llm.Request, *llm.Deployment, *llm.Attempt) {}
+
 func TestWorkIsKeptForItsMaxAge(t *testing.T) {
 	q := &queueOf{}
 	stage := middleware.Queue(middleware.QueueConfig{Queue: q, MaxAge: time.Hour})

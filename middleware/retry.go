@@ -165,7 +165,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 		}
 		r.Waited(time.Since(start))
 		resp, failed := s.next.Call(ctx, r)
-		if failed != nil && llm.ClassOf(failed) == llm.Cooling {
+		if failed != nil && (llm.AsError(failed).Skipped || llm.ClassOf(failed) == llm.Cooling) {
 			s.cfg.Budget.deposit(cost) // it was not tried, so the failure before stands
 			return nil, err
 		}

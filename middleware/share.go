@@ -84,7 +84,7 @@ func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt *rout
 	}
 	c := b.room()
 	c.parent, c.cause = ctx, rt.stalled
-	if b.theirs {
+	if b.theirs && !b.budgets {
 		c.cause = rt.outOfTime
 	}
 	if r.Sink == nil {
