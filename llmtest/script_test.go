@@ -173,6 +173,8 @@ func TestScriptEndsItsGoroutineAndBreaksTheContractOnDemand(t *testing.T) {
 	}
 }
 
+// region: expect
+
 // A test of a chain reads as what it expects of it.
 func TestExpectReadsAsASentence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -184,3 +186,5 @@ func TestExpectReadsAsASentence(t *testing.T) {
 		llmtest.Expect(t, model).WasCalled(2).WaitedAtLeast(2 * time.Second).NotAfterOutput().WasTold("hello")
 	})
 }
+
+// endregion

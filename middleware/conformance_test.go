@@ -57,6 +57,9 @@ func TestStagesKeepTheContract(t *testing.T) {
 		"interrupt that continues": {Combine: func(first, second llm.Caller) llm.Caller {
 			return middleware.Interrupt(middleware.InterruptConfig{Continue: []llm.Caller{second}}).Wrap(first)
 		}, Claims: llmtest.MayContinue | llmtest.MayChangeRequest},
+		"journal": {New: func() llm.Stage {
+			return middleware.Journal(middleware.JournalConfig{Store: &journalBook{}, Workflow: "support", Logger: quiet})
+		}},
 		"queue": {New: func() llm.Stage { return middleware.Queue(middleware.QueueConfig{Queue: taking{}}) }},
 		"retry": {New: func() llm.Stage { return middleware.Retry(middleware.RetryConfig{}) }, Claims: llmtest.MayRepeat},
 		"telemetry": {New: func() llm.Stage {
