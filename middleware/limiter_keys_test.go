@@ -248,3 +248,33 @@ func TestTheTurnsOfCallsThatGaveUpArePassedOver(t *testing.T) {
 		}
 	})
 }
+
+func TestKeysWithLongCallsDoNotKeepTheOthersFromBeingForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := perTenant(middleware.Limits{}, middleware.Limits{InFlight: 1})
+		cfg.MaxKeys = 20
+		steps := append([]llmtest.Step(nil), make([]llmtest.Step, 10)...)
+		for i := range steps {
+			steps[i].Delay = time.Minute
+		}
+		l, chat := limited(cfg, llmtest.Script(append(steps, llmtest.Step{})...))
+		var calls []func()
+		for i := range 30 {
+			calls = append(calls, func() {
+				if _, err := chat.Call(t.Context(), limiterAsk(fmt.Sprint(i), 1)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls = append(calls, func() {
+			held := map[string]bool{}
+			for _, s := range l.Snapshot() {
+				held[s.Key] = true
+			}
+			if len(held) > 21 || !held["29"] || !held["0"] || held["10"] {
+				t.Errorf("%d keys are held: %v", len(held), held)
+			}
+		})
+		limiterGo(calls...)
+	})
+}

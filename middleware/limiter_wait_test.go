@@ -121,6 +121,24 @@ func TestAFallbackGoesOnAtOnceWhereTheWaitWouldTakeTheNextOnesTime(t *testing.T)
 	}
 }
 
+// An attempt that begins so late that the next route's time cuts it off is worth no wait.
+func TestAWaitLeavesTimeForTheAttemptBeforeTheNextRoutes(t *testing.T) {
+	for needs, want := range map[time.Duration]string{2500 * time.Millisecond: "first", 2800 * time.Millisecond: "second"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := middleware.NewLimiter(perMinute(60))
+			each := llm.New(l.Stage(""))
+			estimates := middleware.NewEstimates(middleware.EstimatesConfig{Fixed: map[string]time.Duration{"first": needs}})
+			chat := llm.New(middleware.Deadline(middleware.DeadlineConfig{Total: 4 * time.Second, Estimates: estimates})).Then(fallbackTo(
+				each.Then(fallbackDep("first", llmtest.Script())), each.Then(fallbackDep("second", llmtest.Script()))))
+			for i, from := range []string{"first", want} { // 1 s to wait, 3.6 s until it is the second's turn
+				if resp, err := chat.Call(t.Context(), limiterAsk("", 1)); err != nil || resp.Deployment != from {
+					t.Errorf("%v, call %d: %v, want %s", needs, i, err, from)
+				}
+			}
+		})
+	}
+}
+
 func TestLimiterHoldsASlotUntilTheCallEndsHoweverItEnds(t *testing.T) {
 	cfg := middleware.LimiterConfig{Limits: middleware.Limits{InFlight: 1}, Fixed: true}
 	stream := llmtest.Step{Deltas: []llm.Delta{{Text: "a"}, {Text: "b"}}, Gap: time.Second}
