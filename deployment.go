@@ -105,7 +105,8 @@ type Deployment struct {
 	// Counter counts requests against Window. nil: the counter of a token router around it; without one the window is not
 	// checked.
 	Counter TokenCounter
-	Price   Price
+	// Price is what it takes for a million tokens, in US dollars. The zero value: unknown.
+	Price Price
 	// Has is what it can do. 0: unknown, not checked.
 	Has Capabilities
 	// Quota and Credential are names shared with the deployments that share this one's rate limits or its key: a rate limit
@@ -136,6 +137,9 @@ func (d *Deployment) check() error {
 		return fmt.Errorf("Deployment %q has no Caller; set it to an adapter", d.Name)
 	case d.Window < 0 || d.MaxOutput < 0:
 		return fmt.Errorf("Deployment %q has a negative Window or MaxOutput; use 0 for unknown", d.Name)
+	case !d.Price.sound():
+		return fmt.Errorf("Deployment %q has a negative, infinite or NaN amount in its Price %+v; use US dollars for a million "+
+			"tokens, or leave it out if nobody knows", d.Name, d.Price)
 	}
 	return nil
 }
@@ -265,7 +269,7 @@ func (d *Deployment) startGates(
 
 // refuse says why d cannot serve r. Nothing is sent and nothing is spent.
 func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
-	if err := d.check(); err != nil && d.Caller == nil {
+	if err := d.check(); err != nil && (d.Caller == nil || !d.Price.sound()) { // what a chain has not checked
 		return &Error{Class: Invalid, Message: err.Error()}
 	}
 	if r.scope.extras().do == nil {
