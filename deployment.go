@@ -217,20 +217,21 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 		end()
 		return nil, e
 	}
+	l := leafCall{d: d, a: a, req: r}
 	defer func() {
 		if !ended { // the goroutine is ending: runtime.Goexit, or a panic of the sink on its way out
 			a.Took, a.Commit = time.Since(a.Start), CommitUnknown
-			a.Err = d.fail(Unknown, "the goroutine of the call ended")
+			a.Err, a.output = d.fail(Unknown, "the goroutine of the call ended"), l.output(&a.Usage, nil)
 			end()
 		}
 	}()
-	l := leafCall{d: d, a: a, req: r}
 	resp, err := l.call(actx)
 	a.Took, a.reading = time.Since(a.Start), l.tap.read()
 	if err != nil {
 		e := l.failed(ctx, gates, err)
 		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID
 		a.Usage, a.Commit, a.Err = e.Usage, e.Commit, e
+		a.output = l.output(&a.Usage, e.Partial)
 		a.CostUSD, _ = d.Price.Cost(a.Usage)
 		cp := *e
 		cp.Attempts = end()
@@ -238,6 +239,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	}
 	a.Usage, a.RequestID, a.Commit, a.Status = resp.Usage, resp.RequestID, Committed, resp.Status
 	a.CostUSD, _ = d.Price.Cost(a.Usage)
+	a.output = l.output(&a.Usage, resp)
 	out.Response = *resp
 	out.Deployment, out.call, out.Attempts = d.Name, c, end()
 	if out.Response.Model == "" {
