@@ -26,6 +26,9 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 		}
 		f := FailureOf(a.Err, false)
 		f.Class, f.Commit = a.Class, a.Commit
+		if f.Handed && slices.ContainsFunc(rows[i+1:], isMade) { // what was handed out was held back, for something followed
+			f = FailureOf(unseen(a.Err), false)
+		}
 		if f.Class != llm.Cooling {
 			f.Behind = f.Class
 		}
@@ -58,6 +61,8 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 	}
 	return out
 }
+
+func isMade(a llm.Attempt) bool { return a.Skipped == "" }
 
 // deny notes that what a skipped row is of was not let through after a.
 func (s *State) deny(a, skipped *llm.Attempt) {
