@@ -79,10 +79,26 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	}
 	out := *stand
 	out.Degraded, out.Deployment, out.Attempts = true, "", nil
-	if failed := llm.EmitWhole(r, &out); failed != nil {
-		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: &out, Err: failed}
+	if handed, failed := emit(r, &out); failed != nil {
+		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: handed, Err: failed}
 	}
 	return &out, nil
+}
+
+// emit hands a stand-in out. If the sink fails, handed is the part of it that went out.
+func emit(r *llm.Request, stand *llm.Response) (handed *llm.Response, err error) {
+	if r.Sink == nil {
+		return nil, nil //nolint:nilnil // nothing is handed out, and nothing failed
+	}
+	var acc llm.Accumulator
+	if err = llm.EmitWhole(&llm.Request{Sink: func(d llm.Delta) error { acc.Add(d); return r.Sink(d) }}, stand); err == nil {
+		return nil, nil //nolint:nilnil // likewise
+	}
+	if handed = acc.Partial(); handed == nil {
+		handed = &llm.Response{}
+	}
+	handed.Degraded = true
+	return handed, err
 }
 
 // StandIn is a DegradeConfig.Answer that says text, with {{wait}} in it replaced by the time after which it is worth coming

@@ -44,15 +44,15 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 				now.Retry.Repeated = now.Retry.Repeated || b.Class == a.Class
 			}
 		}
-		if now.Retry.Left == retries {
-			demands = demands.add(&now, &f)
-		}
-		f.Demands = demands
 		if at := slices.IndexFunc(s.Routes, func(r RouteOption) bool { return r.Name == a.Deployment }); at >= 0 {
 			f.Window = s.Routes[at].Window
 			for j := range at + 1 { // a call does not go back
 				s.Routes[j].Tried, now.Routes[j].Tried = true, true
 			}
+		}
+		f.Demands = demands.add(&now, &f)
+		if next := slices.IndexFunc(rows[i+1:], isMade); next < 0 || rows[i+1+next].Deployment != a.Deployment {
+			demands = f.Demands
 		}
 		for j := i + 1; j < len(rows) && rows[j].Skipped != ""; j++ {
 			now.deny(a, &rows[j])

@@ -33,3 +33,25 @@ func TestReplayKnowsThatWhatWasFollowedByAnAttemptWasHeldBack(t *testing.T) {
 		}
 	})
 }
+
+func TestReplayHoldsARouteAgainstTheNewestFailureOfTheDeploymentBefore(t *testing.T) {
+	failed := func(name string, class llm.Class) llm.Attempt {
+		return llm.Attempt{Deployment: name, Class: class, Err: &llm.Error{Class: class, Deployment: name}}
+	}
+	state := middleware.State{Left: middleware.NoLimit(), Retry: middleware.RetryOption{Left: 2}, Routes: []middleware.RouteOption{
+		{Name: "a", Window: 2000}, {Name: "b", Window: 1000, For: []llm.Class{llm.Quota}}, {Name: "c", Window: 4000},
+	}}
+	got := middleware.Replay(state, []llm.Attempt{failed("a", llm.Overloaded), failed("a", llm.Quota), {Deployment: "b"}})
+	if len(got) != 2 || got[0].Action != middleware.ActionRetry || got[1].Action != middleware.ActionFallback || got[1].Route != 1 {
+		t.Errorf("b stands in for quota, and the decisions are %v", got)
+	}
+	got = middleware.Replay(state, []llm.Attempt{failed("a", llm.TooLong), {Deployment: "c"}})
+	if len(got) != 1 || got[0].Action != middleware.ActionFallback || got[0].Route != 2 {
+		t.Errorf("c has a larger window, b has not, and the decisions are %v", got)
+	}
+	state.Routes[1].For = nil
+	got = middleware.Replay(state, []llm.Attempt{failed("a", llm.TooLong), {Deployment: "c"}})
+	if len(got) != 1 || got[0].Action != middleware.ActionFallback || got[0].Route != 2 {
+		t.Errorf("c has a larger window, b has not, and the decisions are %v", got)
+	}
+}
