@@ -281,16 +281,12 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 	if e := ContextError(ctx, err); e != nil {
 		return e
 	}
-	for n := gates; n != nil; n = n.next {
-		if c, ok := n.gate.(Classifier); ok {
-			if e := c.Classify(ctx, l.d, err); e != nil {
-				return e
-			}
-		}
+	e, known := verdict(ctx, l.d, gates, err), true
+	if e == nil {
+		e = CopyError(err)
+		_, known = errors.AsType[*Error](err)
 	}
-	e := CopyError(err)
 	// The caller is still there, so a context that has ended was the model's own, or that of a proxy on the way.
-	_, known := errors.AsType[*Error](err)
 	switch {
 	case e.Class == Canceled && e.Evidence.Status != 0:
 		e.Class, e.Owner, e.Commit = Unavailable, OwnerTransient, max(e.Commit, CommitUnknown)
@@ -298,4 +294,16 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 		e.Class = Unknown
 	}
 	return e
+}
+
+// verdict is err as the newest gate that has a say in its class has it. nil: none has.
+func verdict(ctx context.Context, d *Deployment, gates *gateNode, err error) *Error {
+	for n := gates; n != nil; n = n.next {
+		if c, ok := n.gate.(Classifier); ok {
+			if e := c.Classify(ctx, d, err); e != nil {
+				return e
+			}
+		}
+	}
+	return nil
 }

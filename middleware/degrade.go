@@ -29,6 +29,8 @@ type DegradeConfig struct {
 // answer to the same question, or one that the application makes. The Response is marked Degraded, in telemetry too, and has
 // the whole account of attempts; a stand-in is never mistaken for an answer.
 //
+// Work that comes from a queue gets none: nobody waits for it, and it is not done.
+//
 // Streams: a stand-in is handed out in one go, and only if nothing was handed out before. A caller that left gets none.
 //
 // It belongs inside telemetry and outside everything else, so that it acts when all else has failed. It makes no calls and
@@ -68,7 +70,7 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	state := State{
 		rows: s.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Degrade: DegradeOption{Open: true, For: s.cfg.For},
 	}
-	if state.decide(&f).Action != ActionDegrade {
+	if state.decide(&f).Action != ActionDegrade || deliveryOf(r) != nil {
 		return nil, err
 	}
 	stand := s.cfg.LastGood.of(r)
@@ -80,10 +82,26 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	}
 	out := ownResponse(stand)
 	out.Degraded, out.Deployment, out.Attempts = true, "", nil
-	if failed := llm.EmitWhole(r, out); failed != nil {
-		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: out, Err: failed}
+	if handed, failed := emit(r, out); failed != nil {
+		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: handed, Err: failed}
 	}
 	return out, nil
+}
+
+// emit hands a stand-in out. If the sink fails, handed is the part of it that went out.
+func emit(r *llm.Request, stand *llm.Response) (handed *llm.Response, err error) {
+	if r.Sink == nil {
+		return nil, nil //nolint:nilnil // nothing is handed out, and nothing failed
+	}
+	var acc llm.Accumulator
+	if err = llm.EmitWhole(&llm.Request{Sink: func(d llm.Delta) error { acc.Add(d); return r.Sink(d) }}, stand); err == nil {
+		return nil, nil //nolint:nilnil // likewise
+	}
+	if handed = acc.Partial(); handed == nil {
+		handed = &llm.Response{}
+	}
+	handed.Degraded = true
+	return handed, err
 }
 
 // StandIn is a DegradeConfig.Answer that says text, with {{wait}} in it replaced by the time after which it is worth coming

@@ -33,8 +33,9 @@ type InterruptConfig struct {
 // on, its end from 24 bytes on or from 12 in three words, unless it repeats itself and so may be meant. The Response is the
 // whole answer, Continued, with the usage of all its attempts. Nothing is continued within or after a tool call or a
 // refusal, before the first word of text, for a request that is ReplayUnsafe, or without time and attempts left; and only
-// what broke off by itself (Interrupted, Stalled). If no continuation succeeds, the break is the caller's error, never what a
-// continuation failed with.
+// what broke off by itself (Interrupted, Stalled). A continuation that fails as nothing mends (Invalid, Auth) is the last, and
+// one whose deployment is not asked again, such as NotFound, is that deployment's last. If none succeeds, the break is the
+// caller's error, never what a continuation failed with.
 //
 // To begin again instead, hold the whole answer back: see [Commit].
 //
@@ -160,8 +161,11 @@ func (t *handedOut) mayGoOn(ctx context.Context, err error) bool {
 // goOn has the answer continued that broke off with err. The error that it returns is the newest break.
 func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Response, error) {
 	used := t.usage(llm.AsError(err))
-	for i := 0; i < s.cfg.Most && t.mayGoOn(ctx, err); i++ {
-		c := s.cfg.Continue[i%len(s.cfg.Continue)]
+	left := slices.Clone(s.cfg.Continue)
+	for i, n := 0, 0; n < s.cfg.Most && len(left) > 0 && t.mayGoOn(ctx, err); n++ {
+		i %= len(left)
+		c := left[i]
+		i++
 		if denied := t.Ask(ctx, only(c), time.Now()); denied != nil {
 			t.Skip(passedOver(c, denied))
 			continue
@@ -179,6 +183,14 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 			err = failure
 		}
 		used = used.Add(llm.AsError(failure).Usage)
+		switch row := defaults.of(llm.ClassOf(failure)); {
+		case breaks(failure): // it may go on itself
+		case row.Elsewhere == Nowhere:
+			return nil, err
+		case row.Again == Never:
+			i--
+			left = slices.Delete(left, i, i+1)
+		}
 	}
 	return nil, err
 }
