@@ -40,9 +40,12 @@ func (c *card) roles() []role {
 	return out
 }
 
-// problems reports what cannot be meant in a part of the file.
+// problems reports what cannot be meant in a part of the file, apart from what was wrong when it was read.
 func (d *decoder) problems(path string, all []*contract.Problem) {
 	for _, p := range all {
+		if !d.sound(under(path, p.Item)) {
+			continue
+		}
 		d.badAt(under(path, p.Item), p.Mend, "%s %s", p.Item, p.Text)
 	}
 }

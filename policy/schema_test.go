@@ -168,6 +168,7 @@ a key that is not there
 routes in two documents
 nobody goes on with a broken answer
 a cap below the rest that is not written
+numbers that are whole, and not plain
 `
 
 func TestTheSchemaRefusesWhatIsWrongByItself(t *testing.T) {
