@@ -70,7 +70,7 @@ func (n *onion) build() *llm.Pipeline {
 	for _, r := range n.roles() {
 		roles[r.path] = n.standIn(r.path, r.route, stacks[r.route])
 		if r.path != "long_context" {
-			callers = append(callers, middleware.Route{Caller: roles[r.path], For: classesOf(r.reasons)})
+			callers = append(callers, middleware.Route{Caller: roles[r.path], For: r.classes})
 		}
 	}
 	inner := callers[0]
