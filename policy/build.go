@@ -24,20 +24,21 @@ func (c *card) used() []string {
 	return out
 }
 
-// continuers are the paths of the roles that may go on with an answer that broke off, in order.
+// continuers are the paths of the roles that may go on with an answer that broke off, in order: the primary last, since it is
+// most likely the one whose stream broke.
 func (c *card) continuers(all *parsed) []string {
 	var out []string
 	can := func(name string) bool {
 		r := all.route(name)
 		return r != nil && slices.Contains(r.Capabilities, "prefill")
 	}
-	if can(c.Primary) {
-		out = append(out, "primary")
-	}
 	for _, r := range c.roles() {
 		if slices.Contains(r.reasons, "interrupted_stream") && can(r.route) {
 			out = append(out, r.path)
 		}
+	}
+	if can(c.Primary) {
+		out = append(out, "primary")
 	}
 	return out
 }

@@ -182,3 +182,39 @@ func TestAPriceHasBothHalves(t *testing.T) {
 	}
 }
 
+// A primary that can go on with an answer goes on with its own, although its break rests it for others.
+func TestThePrimaryContinuesItsOwnAnswer(t *testing.T) {
+	const alone = "workflow: w\nstream: {on_interrupt: continue}\n---\nroutes:\n" +
+		"  a: {provider: script, model: a, capabilities: [text, stream, prefill]}\n"
+	const withB = "  b: {provider: script, model: b, capabilities: [text, stream, prefill]}\n"
+	const fallback = "workflow: w\nallowed_fallbacks: [{route: b, reasons: [interrupted_stream]}]"
+	broken := llmtest.Step{Deltas: []llm.Delta{{Text: "It is a circuit"}}, Err: &llm.Error{Class: llm.Interrupted}}
+	for name, test := range map[string]struct {
+		card         string
+		b            llmtest.Step
+		ofA, ofB     int
+		continuation string
+	}{
+		"alone":                      {alone, llmtest.Step{}, 2, 0, "a"},
+		"a fallback may go on":       {strings.Replace(alone, "workflow: w", fallback, 1) + withB, llmtest.Text(" breaker."), 1, 1, "b"},
+		"the fallback cannot either": {strings.Replace(alone, "workflow: w", fallback, 1) + withB, llmtest.Fail(llm.NotFound), 2, 1, "a"},
+	} {
+		a, b := llmtest.Script(broken, llmtest.Text(" breaker.")), llmtest.Script(test.b)
+		s := load(t, test.card, map[string]llm.Caller{"a": a, "b": b})
+		chat, err := s.Caller("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen strings.Builder
+		req := hello()
+		req.Sink = func(d llm.Delta) error {
+			seen.WriteString(d.Text)
+			return nil
+		}
+		resp, err := chat.Call(t.Context(), req)
+		if err != nil || seen.String() != "It is a circuit breaker." || resp.Text() != seen.String() || resp.Deployment != test.continuation ||
+			a.Count() != test.ofA || b.Count() != test.ofB {
+			t.Errorf("%s: the reader saw %q, %v, after %d and %d calls", name, seen.String(), err, a.Count(), b.Count())
+		}
+	}
+}
