@@ -97,7 +97,9 @@ func TestTimeTakesARouteFromAWorkflow(t *testing.T) {
 			t.Errorf("too early: %v", got)
 		}
 		soon := s.Expired(month)
-		if len(soon) != 1 || soon[0].Line != 3 || !strings.Contains(soon[0].Error(), `the route "b" satisfied the contract of "w" until 2000-02-01: approval.reasons: an approval for "w" by reason of "provider_overload"; approval.reasons: an approval for "w" by reason of "unusable_output"; have it approved again`) {
+		const ended = `satisfied the contract of "w" until 2000-02-01: approval.reasons: an approval for "w" by reason of ` +
+			`"provider_overload"; approval.reasons: an approval for "w" by reason of "unusable_output"; have it approved again`
+		if len(soon) != 1 || soon[0].Line != 3 || !strings.Contains(soon[0].Error(), `the route "b" `+ended) {
 			t.Errorf("got %v", soon)
 		}
 		llmtest.Advance(time.Until(month))

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,22 @@ func rowOf(t *testing.T, s *policy.Set, class string) string {
 	}
 	t.Fatalf("no row of %s in\n%s", class, text)
 	return ""
+}
+
+// streamed calls w for a stream. seen is what the reader saw.
+func streamed(t *testing.T, s *policy.Set) (resp *llm.Response, seen string, err error) {
+	t.Helper()
+	chat, err := s.Caller("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := hello()
+	req.Sink = func(d llm.Delta) error {
+		seen += d.Text
+		return nil
+	}
+	resp, err = chat.Call(t.Context(), req)
+	return resp, seen, err
 }
 
 // What the reactions move to a larger window goes to long_context, and State and Explain know it.
@@ -201,20 +218,30 @@ func TestThePrimaryContinuesItsOwnAnswer(t *testing.T) {
 	} {
 		a, b := llmtest.Script(broken, llmtest.Text(" breaker.")), llmtest.Script(test.b)
 		s := load(t, test.card, map[string]llm.Caller{"a": a, "b": b})
-		chat, err := s.Caller("w")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var seen strings.Builder
-		req := hello()
-		req.Sink = func(d llm.Delta) error {
-			seen.WriteString(d.Text)
-			return nil
-		}
-		resp, err := chat.Call(t.Context(), req)
-		if err != nil || seen.String() != "It is a circuit breaker." || resp.Text() != seen.String() || resp.Deployment != test.continuation ||
+		resp, seen, err := streamed(t, s)
+		if err != nil || seen != "It is a circuit breaker." || resp.Text() != seen || resp.Deployment != test.continuation ||
 			a.Count() != test.ofA || b.Count() != test.ofB {
-			t.Errorf("%s: the reader saw %q, %v, after %d and %d calls", name, seen.String(), err, a.Count(), b.Count())
+			t.Errorf("%s: the reader saw %q, %v, after %d and %d calls", name, seen, err, a.Count(), b.Count())
+		}
+	}
+}
+
+// What the contract demands of an answer, a continued one has to satisfy as a whole.
+func TestAContinuedAnswerIsCheckedAsAWhole(t *testing.T) {
+	const card = `workflow: w
+retry: {max: 0}
+stream: {on_interrupt: continue}
+contract: {output: {required_fields: [answer]}}
+---
+routes:
+  a: {provider: script, model: a, capabilities: [text, stream, prefill, json]}
+`
+	for rest, good := range map[string]bool{`wer": "x"}`: true, `{"answer": "x"}`: false} {
+		a := llmtest.Script(llmtest.Step{Deltas: []llm.Delta{{Text: `{"ans`}}, Err: &llm.Error{Class: llm.Interrupted}}, llmtest.Text(rest))
+		s := load(t, card, map[string]llm.Caller{"a": a})
+		resp, seen, err := streamed(t, s)
+		if (err == nil) != good || !good && !errors.Is(err, llm.BadOutput) || a.Count() != 2 || seen != `{"ans`+rest {
+			t.Errorf("the reader saw %q: %v, %v after %d calls", seen, resp, err, a.Count())
 		}
 	}
 }
