@@ -3,12 +3,14 @@ package llmtest_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
+	"github.com/modelchain/llm/middleware"
 )
 
 func TestScriptDoesItsStepsInOrderAndRepeatsTheLast(t *testing.T) {
@@ -78,3 +80,111 @@ func TestAdvanceLetsTimePassAndThingsSettle(t *testing.T) {
 		}
 	})
 }
+
+func TestScriptFailsAsAProviderDoes(t *testing.T) {
+	for _, c := range []struct {
+		ev       llm.Evidence
+		provider string
+		want     llm.Class
+		after    time.Duration
+	}{
+		{llm.Evidence{Status: 429, Code: "insufficient_quota"}, "openai", llm.Quota, 0},
+		{llm.Evidence{Status: 429, Header: http.Header{"Retry-After": {"7"}}}, "openai", llm.RateLimited, 7 * time.Second},
+		{llm.Evidence{Status: 529, Type: "overloaded_error"}, "anthropic", llm.Overloaded, 0},
+		{llm.Evidence{Status: 400, Code: "context_length_exceeded"}, "openai", llm.TooLong, 0},
+		{llm.Evidence{Status: 401}, "", llm.Auth, 0},
+	} {
+		d := &llm.Deployment{Name: "d", Provider: c.provider, Caller: llmtest.Script(llmtest.FailWith(c.ev, c.provider))}
+		_, err := d.Call(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hi")}})
+		if e := llm.AsError(err); e.Class != c.want || e.RetryAfter != c.after || e.Evidence.Status != c.ev.Status {
+			t.Errorf("%+v of %q is %v with a wait of %v", c.ev, c.provider, e, e.RetryAfter)
+		}
+	}
+}
+
+func TestScriptRecordsCopiesWithTimesAndWhatWasHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := llmtest.Script(llmtest.Step{Delay: time.Second, Deltas: []llm.Delta{{Text: "a"}, {Text: "b"}}, Gap: time.Second, Err: llm.Stalled})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		req := &llm.Request{Messages: []llm.Message{llm.User("hi")}, Labels: map[string]string{"a": "b"}, Sink: func(llm.Delta) error { return nil }}
+		_, err := m.Call(ctx, req)
+		req.Messages[0].Parts[0].Text = "changed"
+		req.Labels["a"] = "changed"
+		c := m.Calls()[0]
+		if c.Request.Messages[0].Parts[0].Text != "hi" || c.Request.Labels["a"] != "b" {
+			t.Errorf("the record changed with the request: %+v", c.Request)
+		}
+		if c.At != began || c.Output.Sub(began) != time.Second || c.End.Sub(began) != 2*time.Second || c.Deadline.Sub(began) != time.Minute {
+			t.Errorf("it came at %v, output at %v, ended at %v, deadline %v", c.At.Sub(began), c.Output.Sub(began), c.End.Sub(began), c.Deadline)
+		}
+		if c.Handed != 2 || !errors.Is(c.Err, llm.Stalled) || !errors.Is(err, llm.Stalled) {
+			t.Errorf("%d deltas, error %v", c.Handed, c.Err)
+		}
+	})
+}
+
+func TestScriptThatIsDeafGoesOnUntilReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		m := llmtest.Script(llmtest.Step{Deaf: true, Delay: time.Second, Hang: true})
+		done := make(chan error)
+		go func() {
+			_, err := m.Call(ctx, &llm.Request{})
+			done <- err
+		}()
+		llmtest.Advance(time.Hour)
+		if end := m.Calls()[0].End; !end.IsZero() {
+			t.Errorf("it ended at %v", end)
+		}
+		m.Release()
+		m.Release()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it returned %v", err)
+		}
+	})
+}
+
+func TestScriptEndsItsGoroutineAndBreaksTheContractOnDemand(t *testing.T) {
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		_, _ = llmtest.Script(llmtest.Step{Exit: true}).Call(t.Context(), &llm.Request{})
+		ended <- false
+	}()
+	if went, ok := <-ended; ok {
+		t.Errorf("the goroutine went on: %v", went)
+	}
+	ask := func(m llmtest.Misuse) (*llm.Request, *llm.Response, error) {
+		req := &llm.Request{Model: "m", Messages: []llm.Message{llm.User("hi")}}
+		resp, err := llmtest.Script(llmtest.Step{Misuse: m}).Call(t.Context(), req)
+		return req, resp, err
+	}
+	if _, resp, err := ask(llmtest.NoResult); resp != nil || err != nil {
+		t.Errorf("no result is %v, %v", resp, err)
+	}
+	if _, resp, err := ask(llmtest.BothResults); resp == nil || err == nil {
+		t.Errorf("both are %v, %v", resp, err)
+	}
+	if req, _, _ := ask(llmtest.WrittenRequest); req.Model != "written" || req.Messages[0].Parts[0].Text != "written" {
+		t.Errorf("the request is %+v", req)
+	}
+}
+
+// region: expect
+
+// A test of a chain reads as what it expects of it.
+func TestExpectReadsAsASentence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := llmtest.Script(llmtest.FailWith(llm.Evidence{Status: 429, Header: http.Header{"Retry-After": {"2"}}}, "openai"), llmtest.Text("hi"))
+		chat := middleware.Retry(middleware.RetryConfig{}).Wrap(&llm.Deployment{Name: "d", Caller: model})
+		if _, err := chat.Call(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hello")}}); err != nil {
+			t.Error(err)
+		}
+		llmtest.Expect(t, model).WasCalled(2).WaitedAtLeast(2 * time.Second).NotAfterOutput().WasTold("hello")
+	})
+}
+
+// endregion

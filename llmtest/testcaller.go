@@ -75,6 +75,11 @@ var callerCases = []callerCase{
 	{"server error", "a failure reaches the caller with its status and the start of its body, classified", serverError},
 	{"nobody listens", "a refused connection is Unavailable and was not sent", nobodyListens},
 	{"concurrent calls", "a Caller is safe for concurrent use", concurrentCalls},
+	{"nil request", "a nil request does not panic: it is an error", callerNilRequest},
+	{"fresh response", "the Response belongs to the caller: each call returns a fresh one", callerFreshResponse},
+	{"one request", "a call makes one request of the provider: it never retries", oneRequest},
+	{"labels", "labels are never sent upstream", labelsStay},
+	{"deadline", "a call ends with its context's deadline, as Exhausted, and closes the connection upstream", callerDeadline},
 }
 
 type callerSuite struct {

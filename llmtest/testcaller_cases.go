@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,7 +21,7 @@ const helloText = "Hello, world"
 func wholeAnswer(s *callerSuite) {
 	resp, err := s.answer(hello).Call(s.Context(), callerRequest())
 	if err != nil || resp == nil {
-		s.broken("got %v, %v", resp, err)
+		s.broken("got %s, %v", answerOf(resp), err)
 		return
 	}
 	if resp.Text() != helloText || resp.Stop != llm.StopEnd || resp.Usage.Input != 7 || resp.Usage.Output != 3 {
@@ -54,7 +53,8 @@ func sameStreamed(s *callerSuite) {
 	added := acc.Response()
 	for name, got := range map[string]*llm.Response{"the streamed Response": streamed, "the sum of the deltas": added} {
 		if got.Text() != whole.Text() || !reflect.DeepEqual(got.ToolCalls(), whole.ToolCalls()) {
-			s.broken("%s has %q and %+v, the whole answer %q and %+v", name, got.Text(), got.ToolCalls(), whole.Text(), whole.ToolCalls())
+			s.broken("%s has %q and %s, the whole answer %q and %s", name, got.Text(), callsOf(got.ToolCalls()), whole.Text(),
+				callsOf(whole.ToolCalls()))
 		}
 	}
 	if streamed.Stop != whole.Stop || streamed.Usage != whole.Usage {
@@ -71,11 +71,7 @@ func keptDeltas(s *callerSuite) {
 	var kept, were []llm.Delta
 	resp, err := c.Call(s.Context(), streamedRequest(func(d llm.Delta) error {
 		kept = append(kept, d)
-		d.Text = strings.Clone(d.Text)
-		if c := d.Call; c != nil {
-			d.Call = &llm.ToolCallDelta{ID: strings.Clone(c.ID), Name: strings.Clone(c.Name), Arguments: strings.Clone(c.Arguments)}
-		}
-		were = append(were, d)
+		were = append(were, copyDelta(d))
 		return nil
 	}))
 	if err != nil {
@@ -85,7 +81,7 @@ func keptDeltas(s *callerSuite) {
 	var acc llm.Accumulator
 	for i, d := range kept {
 		if !reflect.DeepEqual(d, were[i]) {
-			s.broken("delta %d was %+v %+v and became %+v %+v", i, were[i], were[i].Call, d, d.Call)
+			s.broken("delta %d was %s and became %s", i, saying(were[i]), saying(d))
 		}
 		acc.Add(d)
 	}
@@ -131,8 +127,8 @@ func requestUntouched(s *callerSuite) {
 	if _, err := c.Call(s.Context(), req); err != nil {
 		s.broken("%v", err)
 	}
-	if !reflect.DeepEqual(req, before) {
-		s.broken("the request became %+v", req)
+	if d := changed(req, before); d != "" {
+		s.broken("the request of the caller: %s", d)
 	}
 }
 
@@ -150,7 +146,7 @@ func sinkFails(s *callerSuite) {
 	n := 0
 	resp, err := c.Call(s.Context(), streamedRequest(func(llm.Delta) error { n++; return full }))
 	if resp != nil || !errors.Is(err, full) {
-		s.broken("got %v, %v", resp, err)
+		s.broken("got %s, %v", answerOf(resp), err)
 	}
 	if n != 1 {
 		s.broken("the sink was called %d times after it failed", n-1)
@@ -159,21 +155,15 @@ func sinkFails(s *callerSuite) {
 }
 
 func sameGoroutine(s *callerSuite) {
-	c := s.answer(hello)
-	// Neither variable is guarded: the race detector sees a sink that runs elsewhere or late.
-	returned, n := false, 0
-	if _, err := c.Call(s.Context(), streamedRequest(func(llm.Delta) error {
-		if returned {
-			s.broken("a delta came after Call returned")
-		}
-		n++
-		return nil
-	})); err != nil {
+	rec := &Recorder{}
+	if _, err := rec.Call(s.Context(), s.answer(hello), callerRequest()); err != nil {
 		s.broken("%v", err)
 	}
-	returned = true
-	if n == 0 {
+	if len(rec.Deltas()) == 0 {
 		s.broken("the sink was not called")
+	}
+	for _, f := range rec.Faults() {
+		s.broken("%s", f)
 	}
 }
 
@@ -206,7 +196,7 @@ func cancelAt(at int) func(*callerSuite) {
 		}()
 		resp, err := c.Call(ctx, streamedRequest(func(llm.Delta) error { return nil }))
 		if resp != nil || !errors.Is(err, context.Canceled) || llm.ClassOf(err) != llm.Canceled {
-			s.broken("got %v, %v of class %v", resp, err, llm.ClassOf(err))
+			s.broken("got %s, %v of class %v", answerOf(resp), err, llm.ClassOf(err))
 		}
 		<-closed
 	}
@@ -228,7 +218,7 @@ func canceledBefore(s *callerSuite) {
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	if resp, err := c.Call(ctx, callerRequest()); resp != nil || !errors.Is(err, context.Canceled) {
-		s.broken("got %v, %v", resp, err)
+		s.broken("got %s, %v", answerOf(resp), err)
 	}
 	if calls.Load() != 0 {
 		s.broken("the provider was called")
@@ -249,7 +239,7 @@ func (s *callerSuite) interrupted(c llm.Caller, want string) {
 	got := ""
 	resp, err := c.Call(s.Context(), streamedRequest(func(d llm.Delta) error { got += d.Text; return nil }))
 	if resp != nil || llm.ClassOf(err) != llm.Interrupted {
-		s.broken("got %v, %v of class %v", resp, err, llm.ClassOf(err))
+		s.broken("got %s, %v of class %v", answerOf(resp), err, llm.ClassOf(err))
 		return
 	}
 	e := llm.AsError(err)
@@ -267,7 +257,7 @@ func cutBeforeOutput(s *callerSuite) {
 	}})
 	resp, err := c.Call(s.Context(), streamedRequest(func(llm.Delta) error { s.broken("a delta came"); return nil }))
 	if c := llm.ClassOf(err); resp != nil || c != llm.Interrupted && c != llm.Unavailable {
-		s.broken("got %v, %v of class %v", resp, err, c)
+		s.broken("got %s, %v of class %v", answerOf(resp), err, c)
 		return
 	}
 	if e := llm.AsError(err); e.Partial != nil {
@@ -309,7 +299,7 @@ func rawBody(body string, stream bool) func(*callerSuite) {
 		// What is left to the Deployment, an answer without content, counts as a failure too.
 		resp, err := (&llm.Deployment{Name: "d", Caller: c}).Call(s.Context(), req)
 		if resp != nil || err == nil {
-			s.broken("got %v, %v", resp, err)
+			s.broken("got %s, %v", answerOf(resp), err)
 			return
 		}
 		switch c := llm.ClassOf(err); c {
@@ -354,7 +344,7 @@ func concurrentCalls(s *callerSuite) {
 		wg.Go(func() {
 			resp, err := c.Call(s.Context(), req)
 			if err != nil || resp.Text() != helloText {
-				s.broken("got %v, %v", resp, err)
+				s.broken("got %s, %v", answerOf(resp), err)
 			}
 			got := ""
 			_, err = c.Call(s.Context(), streamedRequest(func(d llm.Delta) error { got += d.Text; return nil }))

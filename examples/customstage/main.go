@@ -30,6 +30,9 @@ func Mask() llm.Stage {
 // masked is a clone of req: a stage never writes to the request it received, and that goes for its messages too.
 func masked(req *llm.Request) *llm.Request {
 	out := req.Clone()
+	if out == nil {
+		return nil
+	}
 	out.Messages = make([]llm.Message, len(req.Messages))
 	for i, m := range req.Messages {
 		parts := make([]llm.Part, len(m.Parts))

@@ -29,6 +29,15 @@ func TestMaskLeavesTheCallersRequestAlone(t *testing.T) {
 	}
 }
 
+// region: conform
+
+// The suite holds Mask to everything that a stage must keep; what it may do beyond passing calls on is claimed.
+func TestMaskKeepsTheContract(t *testing.T) {
+	llmtest.TestStage(t, llmtest.StageConfig{New: Mask, Claims: llmtest.MayChangeRequest})
+}
+
+// endregion
+
 // region: swap
 
 // A test swaps the stage that would wait for one that does not.

@@ -1,0 +1,263 @@
+package llmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"time"
+	"weak"
+
+	"github.com/modelchain/llm"
+)
+
+func stageKeepsRequest(s *stageSuite) {
+	check := func(do llm.CallerFunc) {
+		for _, rec := range []*Recorder{nil, {}} {
+			c, _ := s.around(do)
+			req, before := stageRequest(), stageRequest()
+			s.call(s.Context(), c, req, rec)
+			if d := changed(req, before); d != "" {
+				s.broken("the request of the caller: %s", d)
+			}
+		}
+	}
+	check(answering)
+	check(failing(llm.Unavailable))
+	check(breaking(llm.Interrupted))
+}
+
+func requestNotKept(s *stageSuite) {
+	for _, do := range []llm.CallerFunc{answering, failing(llm.Unavailable)} {
+		c, all := s.around(do)
+		req, messages := s.forgotten(c)
+		all.all = nil           // copies, with contexts that know the call
+		Advance(24 * time.Hour) // the runtime lets go of stopped timers when their time has come
+		runtime.GC()
+		runtime.GC()
+		if req.Value() != nil || messages.Value() != nil {
+			s.broken("the call has returned and the garbage is collected, but the request or its messages are still held")
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+// forgotten makes a call and keeps nothing of it.
+func (s *stageSuite) forgotten(c llm.Caller) (weak.Pointer[llm.Request], weak.Pointer[llm.Message]) {
+	req := stageRequest()
+	kept, messages := weak.Make(req), weak.Make(&req.Messages[0])
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = c.Call(s.Context(), req) // how it ends is the subject of other checks
+	}()
+	<-done
+	return kept, messages
+}
+
+func requestPassedOn(s *stageSuite) {
+	if s.may(MayChangeRequest) {
+		return
+	}
+	for _, do := range []llm.CallerFunc{answering, failing(llm.Unavailable)} {
+		s.bothWays(do, func(how string, _ *ended, all *calls) {
+			for i, call := range all.seen() {
+				if d := changed(call.req, stageRequest()); d != "" {
+					s.broken("%s, call %d: %s", how, i+1, d)
+				}
+				if (call.req.Sink != nil) != (how == "streamed") {
+					s.broken("%s, call %d has a sink: %v", how, i+1, call.req.Sink != nil)
+				}
+			}
+		})
+	}
+}
+
+func accountWhole(s *stageSuite) {
+	answers := []llm.CallerFunc{answering}
+	if !s.alone { // the outermost Pipeline is who owes the account of a failure
+		answers = append(answers, failing(llm.Unavailable), failing(llm.Invalid), failing(llm.BadOutput), breaking(llm.Interrupted))
+	}
+	for _, do := range answers {
+		for _, nested := range []bool{false, true} {
+			for _, rec := range []*Recorder{nil, {}} {
+				c, all := s.around(do)
+				if nested { // a call has one account through all the chains that it passes
+					c = llm.New(Pass("outer")).Then(c)
+				}
+				o := s.call(s.Context(), c, stageRequest(), rec)
+				if rows, made := rowsOf(o), all.madeCount(); rows != made {
+					s.broken("%d attempts, and %d rows of them in the account of what left: %v", made, rows, o)
+				}
+			}
+		}
+	}
+}
+
+// rowsOf is the number of attempts in the account of what left a call.
+func rowsOf(o *ended) (made int) {
+	var rows []llm.Attempt
+	if o.err == nil && o.resp != nil {
+		rows = o.resp.Attempts
+	} else if e, ok := errors.AsType[*llm.Error](o.err); ok && e != nil {
+		rows = e.Attempts
+	}
+	for i := range rows {
+		if rows[i].Skipped == "" {
+			made++
+		}
+	}
+	return made
+}
+
+func gatesLifted(s *stageSuite) {
+	check := func(how string, do llm.CallerFunc, panics bool) {
+		c, all := s.around(do)
+		if panics {
+			all.before = func(context.Context, *llm.Request) { panic("scripted") }
+		}
+		req := stageRequest().Accounted()
+		s.call(s.Context(), c, req, &Recorder{})
+		if left := slices.Collect(req.Gates()); len(left) > 0 {
+			s.broken("%s: still in force is %T", how, left[0])
+		}
+	}
+	check("after an answer", answering, false)
+	check("after a failure", failing(llm.Unavailable), false)
+	check("after a panic", answering, true)
+}
+
+func nilRequest(s *stageSuite) {
+	c, _ := s.around(answering)
+	if o := s.call(s.Context(), c, nil, nil); o.panicked != nil || o.err == nil || o.resp != nil {
+		s.broken("%v", o)
+	}
+}
+
+var errSink = errors.New("the reader is gone")
+
+func sinkEnds(s *stageSuite) {
+	for at := range 3 {
+		c, all := s.around(answering)
+		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
+			if n == at {
+				return errSink
+			}
+			return nil
+		}}
+		o := s.call(s.Context(), c, stageRequest(), rec)
+		if !errors.Is(o.err, errSink) || o.resp != nil {
+			s.broken("the sink failed at delta %d: %v", at, o)
+		}
+		if n := len(rec.Deltas()); n > at+1 || all.count() > 1 {
+			s.broken("the sink failed at delta %d: %d deltas and %s", at, n, times(all.count()))
+		}
+		for _, f := range rec.Faults() {
+			s.broken("the sink failed at delta %d: %s", at, f)
+		}
+	}
+}
+
+func sinkPanics(s *stageSuite) {
+	for at := range 3 {
+		c, all := s.around(answering)
+		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
+			if n == at {
+				panic("the reader's own")
+			}
+			return nil
+		}}
+		if o := s.call(s.Context(), c, stageRequest(), rec); o.panicked != "the reader's own" || all.count() > 1 {
+			s.broken("the sink panicked at delta %d: %v, after %s", at, o, times(all.count()))
+		}
+	}
+}
+
+func sinkKept(s *stageSuite) {
+	for _, do := range []llm.CallerFunc{
+		answering, breaking(llm.Interrupted), slowly, inTurn(after(5*time.Second, failing(llm.Unavailable)), slowly),
+	} {
+		c, _ := s.around(do)
+		rec := &Recorder{}
+		s.call(s.Context(), c, stageRequest(), rec)
+		Advance(time.Hour) // what comes late has come by then
+		for _, f := range rec.Faults() {
+			s.broken("%s", f)
+		}
+	}
+}
+
+// slowly streams with pauses.
+func slowly(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	for _, d := range stageDeltas() {
+		if err := wait(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+		if req.Sink != nil {
+			if err := req.Sink(d); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return stageAnswer(), nil
+}
+
+// breaking breaks off after three deltas.
+func breaking(c llm.Class) llm.CallerFunc {
+	return func(_ context.Context, req *llm.Request) (*llm.Response, error) {
+		if err := handOut(req, 3); err != nil {
+			return nil, err
+		}
+		return nil, &llm.Error{Class: c, Owner: c.Owner(), Message: "scripted", Evidence: llm.Evidence{Phase: llm.PhaseStream}}
+	}
+}
+
+func notAfterOutput(s *stageSuite) {
+	if s.may(MayContinue) {
+		return
+	}
+	for class := range llm.Class(llm.NumClasses) {
+		rec := &Recorder{}
+		c, all := s.around(breaking(class))
+		all.before = func(context.Context, *llm.Request) {
+			if n := len(rec.Deltas()); n > 0 {
+				s.broken("a call began when %d deltas had been handed out and the stream had failed with class %v", n, class)
+			}
+		}
+		s.call(s.Context(), c, stageRequest(), rec)
+	}
+}
+
+func partialSaid(s *stageSuite) {
+	for class := range llm.Class(llm.NumClasses) {
+		c, _ := s.around(breaking(class))
+		o := s.call(s.Context(), c, stageRequest(), &Recorder{})
+		handed := len(o.rec.Deltas())
+		if handed == 0 || o.err == nil && s.may(MayContinue) {
+			continue
+		}
+		if e, ok := errors.AsType[*llm.Error](o.err); !ok || e.Partial == nil || e.Commit != llm.Committed {
+			s.broken("%d deltas were handed out before a failure of class %v: %v", handed, class, o)
+		}
+	}
+}
+
+func describesChild(s *stageSuite) {
+	c, _ := s.around(answering)
+	node := llm.Describe(c)
+	if _, ok := c.(llm.Describer); !ok {
+		return // a chain shows for it what it wraps
+	}
+	names := []string{}
+	for d := range node.Deployments() {
+		names = append(names, d.Name)
+	}
+	if !slices.Contains(names, "first") {
+		s.broken("the stage is around deployment %q and shows %s", "first", names)
+	}
+	if text := fmt.Sprint(node); node.Name == "" || !reflect.DeepEqual(text, fmt.Sprint(llm.Describe(c))) {
+		s.broken("the node has the name %q, and prints as %q", node.Name, text)
+	}
+}

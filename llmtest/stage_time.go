@@ -1,0 +1,286 @@
+package llmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// A way is one in which the inside of a stage takes its time.
+type way struct {
+	name string
+	do   llm.CallerFunc
+}
+
+// ways are those that a caller may leave in the middle of.
+func ways() []way {
+	asked := &llm.Error{Class: llm.RateLimited, Owner: llm.OwnerRate, RetryAfter: 20 * time.Second}
+	return []way{
+		{"silence", hanging},
+		{"silence in a stream", func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			if err := handOut(req, 3); err != nil {
+				return nil, err
+			}
+			return hanging(ctx, req)
+		}},
+		{"a wait that the provider asks for", func(context.Context, *llm.Request) (*llm.Response, error) { return nil, asked }},
+		{"failures", failing(llm.Unavailable)},
+	}
+}
+
+func hanging(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// left calls in each way, with a caller that leaves after d. What check is told of ended because of that.
+func (s *stageSuite) left(d time.Duration, check func(how string, o *ended, all *calls)) {
+	for _, w := range ways() {
+		for _, rec := range []*Recorder{nil, {}} {
+			ctx, cancel := context.WithCancel(s.Context())
+			if d == 0 {
+				cancel()
+			} else {
+				time.AfterFunc(d, cancel)
+			}
+			c, all := s.around(w.do)
+			o := s.call(ctx, c, stageRequest(), rec)
+			cancel()
+			check(w.name, o, all)
+		}
+	}
+}
+
+func cancelsAtOnce(s *stageSuite) {
+	for _, d := range []time.Duration{0, 300 * time.Millisecond, 3 * time.Second} {
+		s.left(d, func(how string, o *ended, _ *calls) {
+			if o.took > d {
+				s.broken("%s: the caller left after %v, and the call returned after %v", how, d, o.took)
+			}
+		})
+	}
+}
+
+func canceledError(s *stageSuite) {
+	const d = 300 * time.Millisecond
+	s.left(d, func(how string, o *ended, _ *calls) {
+		if o.took == d && !errors.Is(o.err, context.Canceled) {
+			s.broken("%s: the caller left, and the error is %v", how, o.err)
+		}
+	})
+}
+
+func nothingAfterEnd(s *stageSuite) {
+	check := func(how string, o *ended, all *calls) {
+		for i, call := range all.seen() {
+			if call.ended && i > 0 {
+				s.broken("%s: call %d began after the end (%v)", how, i+1, o)
+			}
+		}
+	}
+	s.left(300*time.Millisecond, check)
+	s.left(3*time.Second, check)
+	// The caller leaves while a call fails.
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	c, all := s.around(func(context.Context, *llm.Request) (*llm.Response, error) {
+		cancel()
+		return nil, llm.Unavailable
+	})
+	check("failure", s.call(ctx, c, stageRequest(), nil), all)
+}
+
+func deadlineKept(s *stageSuite) {
+	const d = 2 * time.Second
+	for _, w := range ways() {
+		ctx, cancel := context.WithTimeout(s.Context(), d)
+		end, _ := ctx.Deadline()
+		c, all := s.around(w.do)
+		o := s.call(ctx, c, stageRequest(), &Recorder{})
+		cancel()
+		if o.took > d {
+			s.broken("%s: %v were left, and the call took %v", w.name, d, o.took)
+		}
+		for i, call := range all.seen() {
+			if got, ok := call.ctx.Deadline(); !ok || got.After(end) {
+				s.broken("%s: call %d has a deadline %v after the caller's (has one: %v)", w.name, i+1, got.Sub(end), ok)
+			}
+		}
+	}
+}
+
+// known is what the context of a caller carries, such as its trace.
+type known struct{}
+
+func contextDerived(s *stageSuite) {
+	for _, do := range []llm.CallerFunc{answering, failing(llm.Unavailable)} {
+		for _, rec := range []*Recorder{nil, {}} {
+			c, all := s.around(do)
+			s.call(context.WithValue(s.Context(), known{}, "yes"), c, stageRequest(), rec)
+			for i, call := range all.seen() {
+				if call.ctx.Value(known{}) != "yes" {
+					s.broken("call %d has a context without the caller's values", i+1)
+				}
+			}
+		}
+	}
+}
+
+func panicPasses(s *stageSuite) {
+	for name, ends := range map[string]func(context.Context, *llm.Request){
+		"a panic":        func(context.Context, *llm.Request) { panic("scripted") },
+		"runtime.Goexit": func(context.Context, *llm.Request) { runtime.Goexit() },
+		"a panic in a stream": func(_ context.Context, req *llm.Request) {
+			_ = handOut(req, 2) // the panic is the subject
+			panic("scripted")
+		},
+	} {
+		for _, rec := range []*Recorder{nil, {}} {
+			c, all := s.around(answering)
+			all.before = ends
+			o := s.call(s.Context(), c, stageRequest(), rec)
+			if o.panicked == nil && !o.exited && o.err == nil {
+				s.broken("%s became %v", name, o)
+			}
+			all.before = nil
+			Advance(time.Hour) // whatever rests has rested
+			s.notLocked(name, c)
+		}
+	}
+}
+
+// notLocked calls c, and looks whether that waits for a lock.
+func (s *stageSuite) notLocked(after string, c llm.Caller) {
+	o, done := s.start(s.Context(), c, stageRequest(), nil)
+	stuck := 0
+	for {
+		runtime.Gosched()
+		select {
+		case <-done:
+			if o.panicked != nil || o.resp == nil && (o.err == nil || !s.may(MayRefuse)) {
+				s.broken("after %s: %v", after, o)
+			}
+			return
+		default:
+		}
+		heads := strings.Join(goroutines(), "\n")
+		switch {
+		case strings.Contains(heads, "[sync.Mutex") || strings.Contains(heads, "[sync.RWMutex"):
+			if stuck++; stuck < 20 {
+				continue // it may be somebody else's for a moment
+			}
+			s.broken("after %s: the next call waits for a lock", after)
+			if s.unlock == nil {
+				panic("llm/llmtest: TestStage: " + s.sentence + ", but after " + after + " the next call waits for a lock")
+			}
+			s.unlock()
+			<-done
+			return
+		case strings.Contains(heads, "runnable"):
+		default: // it waits for something that time may bring
+			t := time.NewTimer(time.Hour)
+			select {
+			case <-done:
+			case <-t.C:
+				s.broken("after %s: the next call waits for ever", after)
+				return
+			}
+			t.Stop()
+		}
+	}
+}
+
+func noGoroutines(s *stageSuite) {
+	count := func() int {
+		synctest.Wait()
+		return len(goroutines())
+	}
+	for _, rec := range []*Recorder{nil, {}} {
+		for _, w := range append(ways(), way{"an answer", answering}, way{"a broken stream", breaking(llm.Interrupted)},
+			way{"a Caller that ignores its context", deaf},
+			way{"an answer beside one that ignores its context", inTurn(after(time.Second, answering), deaf)}) {
+			if rec != nil {
+				rec = &Recorder{}
+			}
+			c, all := s.around(w.do)
+			before := count()
+			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+			s.call(ctx, c, stageRequest(), rec)
+			if after := count(); after > before {
+				s.broken("%s: %d in its bubble before, and %d after %s", w.name, before, after, times(all.count()))
+			}
+			cancel()
+		}
+	}
+	c, all := s.around(answering)
+	all.before = func(context.Context, *llm.Request) { panic("scripted") }
+	before := count()
+	s.call(s.Context(), c, stageRequest(), nil)
+	if after := count(); after > before {
+		s.broken("a panic: %d in its bubble before, and %d after it", before, after)
+	}
+}
+
+func concurrentStage(s *stageSuite) {
+	c, _ := s.around(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+		name := req.Labels["name"]
+		for i := range 3 {
+			if err := wait(ctx, time.Millisecond); err != nil { // so that all are in the middle at once
+				return nil, err
+			}
+			if req.Sink != nil {
+				if err := req.Sink(llm.Delta{Text: fmt.Sprintf("%s%d ", name, i)}); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return &llm.Response{Parts: []llm.Part{llm.Text(fmt.Sprintf("%[1]s0 %[1]s1 %[1]s2 ", name))}, Stop: llm.StopEnd}, nil
+	})
+	shared := stageRequest() // by all that do not stream
+	shared.Labels = map[string]string{"name": "shared"}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			o, err := c.Call(s.Context(), shared)
+			if err != nil || o.Text() != "shared0 shared1 shared2 " {
+				s.broken("a call beside others: %s, %v", answerOf(o), err)
+			}
+		})
+		wg.Go(func() {
+			req := stageRequest()
+			req.Labels = map[string]string{"name": fmt.Sprintf("n%d.", i)}
+			rec := &Recorder{}
+			_, err := rec.Call(s.Context(), c, req)
+			if want := fmt.Sprintf("n%[1]d.0 n%[1]d.1 n%[1]d.2 ", i); err != nil || rec.Text() != want {
+				s.broken("a stream beside others: want %q, got %q, %v", want, rec.Text(), err)
+			}
+			for _, f := range rec.Faults() {
+				s.broken("a stream beside others: %s", f)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func sharesNothing(s *stageSuite) {
+	if s.may(MayShare) {
+		return
+	}
+	all, other := &calls{}, &calls{}
+	stage := s.stage(all.leaf("second", answering))
+	bad := s.wrap(stage, all.leaf("bad", failing(llm.Unavailable)))
+	good := s.wrap(stage, other.leaf("good", answering))
+	for range manyFailures {
+		s.call(s.Context(), bad, stageRequest(), nil)
+	}
+	if o := s.call(s.Context(), good, stageRequest(), nil); o.err != nil || other.count() != 1 {
+		s.broken("one Caller failed %d times, and of the other, after %s, came %v", manyFailures, times(other.count()), o)
+	}
+}
