@@ -87,7 +87,7 @@ type Endpoint struct {
 }
 
 // Prove puts a chain to the proof before production does: it lets providers fail as real ones do and reports of each condition
-// what was expected and what was observed. A condition that the chain fails fails the test, as a subtest of the condition's
+// what was expected and what was observed. One that the chain fails is a failure of the test, in a subtest of the condition's
 // name; one that needs what the chain does not promise is skipped and reported as not claimed. The report is logged.
 //
 // build makes the chain around the deployments of a Staging, with nothing left of earlier ones: it is called at least once for
@@ -143,22 +143,23 @@ type condition struct {
 func conditions() []condition {
 	all := []condition{
 		{"healthy", "the primary answers, with one call, whole and streamed; nobody else is asked", false, healthy},
-		{"429 with a short wait", "one wait, no shorter than asked, then one repetition; of many callers told the same, at most half " +
-			"come back at the same time", true, shortWait},
+		{"429 with a short wait", "one wait, no shorter than asked, then one repetition; many callers told the same come back " +
+			"spread out, at most half of them at the same time", true, shortWait},
 		{"429 with a wait longer than the time left", "the approved fallback answers at once; nothing waits and nothing is queued",
 			false, longWait},
 		{"429 insufficient quota", "no repetition, now or by the next call, and nobody else's budget is used unless that is approved",
 			false, quotaUsedUp},
-		{"503 before streaming", "a bounded number of repetitions with waits between, then only a route approved for it", true, unavailable},
+		{"503 before streaming", "a bounded number of repetitions with waits between, then only a route approved for it", true,
+			unavailable},
 		{"unapproved failures", "whatever Backup is not approved for does not reach it", true, unapproved},
 		{"malformed tool schema", "the application has its error at once, after one call; it is not queued", false, toolSchema},
 		{"time-out after a tool committed", "what it did is looked up; the tool is not run a second time", false, toolCommitted},
 		{"outcome unknown of a request that acts", "it is not sent a second time, and not queued", false, actsOnTheWorld},
-		{"stream failure after visible tokens", "an error that says so and holds what was shown; nothing is appended and nobody else is " +
-			"asked, unless the chain continues answers", false, interruption},
+		{"stream failure after visible tokens", "an error that says so and holds what was shown; nothing is appended and nobody " +
+			"else is asked, unless the chain continues answers", false, interruption},
 		{"fallback answer without a required field", "it is rejected", true, lackingField},
-		{"circuit open", "the next calls avoid the primary; after the rest one caller of many is let through as the probe, which decides",
-			true, circuit},
+		{"circuit open", "the next calls avoid the primary; after the rest one caller of many is let through as the probe, which " +
+			"decides", true, circuit},
 		{"attempts", "with everything down, no more provider calls and no more time than promised", true, everythingDown},
 	}
 	for _, f := range streamFaults() {
@@ -167,8 +168,8 @@ func conditions() []condition {
 	}
 	return append(
 		all,
-		condition{"cancel storm", "every caller who leaves is let go; no goroutine and no slot stays behind, nothing rests and nothing is " +
-			"queued", false, cancelStorm},
+		condition{"cancel storm", "every caller who leaves is let go; no goroutine and no slot stays behind, nothing rests and " +
+			"nothing is queued", false, cancelStorm},
 		condition{"caller's deadline", "an error in time, with the deadline in its chain", true, deadlineOfCaller},
 		condition{"oversized input", "it goes to the larger window, or is refused before anything is sent", false, oversized},
 		condition{"refusal", "it is an answer: nobody else is asked and nothing rests", false, refusal},

@@ -74,10 +74,10 @@ func circuit(p *proving) error {
 	if err := p.pause(p.Rest + p.Rest/5); err != nil {
 		return err
 	}
-	probes, most1 := p.probe(callers)
-	p.observe("half open: of %d callers the probe made %s, at most %d at the same time", callers, plural(probes, "request"), most1)
-	p.expect(probes >= 1 && probes <= 1+p.Retries && most1 == 1, "one probe of at most %d requests was expected, %d were made, %d at the same time",
-		1+p.Retries, probes, most1)
+	probes, atOnce := p.probe(callers)
+	p.observe("half open: of %d callers the probe made %s, at most %d at the same time", callers, plural(probes, "request"), atOnce)
+	p.expect(probes >= 1 && probes <= 1+p.Retries && atOnce == 1,
+		"one probe of at most %d requests was expected, %d were made, %d at the same time", 1+p.Retries, probes, atOnce)
 
 	p.primary.say(Turn{Wait: slow})
 	if err := p.pause(2*p.Rest + p.Rest/2); err != nil {
@@ -131,7 +131,9 @@ const stormSeed = 20260
 // cancelStorm is many callers who leave at any moment.
 func cancelStorm(p *proving) error {
 	callers := 3 * p.Callers
-	slow := Turn{Wait: Latency{Max: 30 * time.Millisecond}, First: Latency{Max: 20 * time.Millisecond}, Gap: Latency{Fixed: time.Millisecond}}
+	slow := Turn{
+		Wait: Latency{Max: 30 * time.Millisecond}, First: Latency{Max: 20 * time.Millisecond}, Gap: Latency{Fixed: time.Millisecond},
+	}
 	p.ask(false) // what the chain starts once is there before the goroutines are counted
 	p.ask(true)
 	p.primary.say(slow)
@@ -167,7 +169,8 @@ func cancelStorm(p *proving) error {
 	if err != nil {
 		return err
 	}
-	p.observe("%d of %d callers left, and were let go within %v; %s stayed behind", left, callers, p.round(max(worst, 0)), plural(behind, "goroutine"))
+	p.observe("%d of %d callers left, and were let go within %v; %s stayed behind", left, callers, p.round(max(worst, 0)),
+		plural(behind, "goroutine"))
 	p.expect(behind == 0, "%s stayed behind", plural(behind, "goroutine"))
 	p.expect(p.queued() == 0, "%d jobs of callers who had left were queued", p.queued())
 	p.primary.say()
@@ -260,8 +263,8 @@ func oversized(p *proving) error {
 		h := p.alone(p.ctx, req, m.stream)
 		p.note(m.how, h)
 		if p.Long {
-			p.expect(p.answered(h, p.long) && p.total() == 1, "%s: the answer of the larger window was expected, with one call: %s, %v", m.how,
-				p.counts(), h.err)
+			p.expect(p.answered(h, p.long) && p.total() == 1, "%s: the answer of the larger window was expected, with one call: %s, %v",
+				m.how, p.counts(), h.err)
 			continue
 		}
 		p.expect(p.total() == 0 && h.unanswered(), "%s: it was to be refused before it is sent: %s, %s", m.how, p.counts(), p.ended(h))
@@ -279,7 +282,8 @@ func refusal(p *proving) error {
 		p.primary.say(Turn{Do: DoRefuse, Text: "I cannot help with that."}, Turn{})
 		h := p.ask(m.stream)
 		p.note(m.how, h)
-		p.expect(h.err == nil && h.resp.Refused() && p.total() == 1, "%s: the refusal was expected, after one call: %s, %v", m.how, p.counts(), h.err)
+		p.expect(h.err == nil && h.resp.Refused() && p.total() == 1, "%s: the refusal was expected, after one call: %s, %v", m.how,
+			p.counts(), h.err)
 		next := p.ask(m.stream)
 		p.note("the next call", next)
 		p.expect(p.answered(next, p.primary), "%s: the next call was not the primary's: %s, %v", m.how, p.counts(), next.err)

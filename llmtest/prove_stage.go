@@ -19,7 +19,7 @@ import (
 // proving is a condition while it is tried.
 type proving struct {
 	build func(*Staging) (Promises, error)
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // it lives as long as the condition
 	fake  bool
 
 	Promises

@@ -31,15 +31,16 @@ func interruption(p *proving) error {
 		p.expect(h.heard == shown, "%s: %q was shown, and the primary said %q", turn.Do, brief(h.heard), brief(shown))
 		broken := errors.Is(h.err, llm.Interrupted) || errors.Is(h.err, llm.Stalled)
 		p.expect(h.err == nil || broken, "%s: an error of class interrupted was expected: %v", turn.Do, h.err)
-		p.expect(p.total() == 1 && p.queued() == 0, "%s: one call was expected and nothing in the queue: %s, %d jobs", turn.Do, p.counts(),
-			p.queued())
+		p.expect(p.total() == 1 && p.queued() == 0, "%s: one call was expected and nothing in the queue: %s, %d jobs", turn.Do,
+			p.counts(), p.queued())
 	}
 	return nil
 }
 
 // lackingField is a backup that answers what the application cannot use.
 func lackingField(p *proving) error {
-	if p.lacks(p.Lacking != "", "no check of answers is promised") || p.lacks(p.standsIn(llm.Unavailable), "no fallback is approved for a primary that is down") {
+	if p.lacks(p.Lacking != "", "no check of answers is promised") ||
+		p.lacks(p.standsIn(llm.Unavailable), "no fallback is approved for a primary that is down") {
 		return nil
 	}
 	p.primary.say(Turn{Do: DoUnavailable})
@@ -55,11 +56,11 @@ func lackingField(p *proving) error {
 
 // A streamFault is one of the faults of streams: what the primary, and perhaps the backup, does.
 type streamFault struct {
-	name            string
-	class           llm.Class // of the failure, where a backup approved for it has to save the call. Unknown: none has to
-	turns           func(*proving) (primary, backup []Turn)
-	calls           int // 0: 2
-	refused, closed bool
+	name   string
+	class  llm.Class // of the failure, where a backup approved for it has to save the call. Unknown: none has to
+	turns  func(*proving) (primary, backup []Turn)
+	calls  int  // 0: 2
+	closed bool // it fails everywhere
 }
 
 // streamFaults are the sixteen faults of streams.
@@ -73,8 +74,9 @@ func streamFaults() []streamFault {
 	silent := func(turn func(*proving, time.Duration) Turn) func(*proving) ([]Turn, []Turn) {
 		return func(p *proving) ([]Turn, []Turn) { return []Turn{turn(p, p.silence())}, nil }
 	}
+	short := Turn{Do: DoRateLimited, RetryAfter: 100 * time.Millisecond}
 	return []streamFault{
-		{name: "1 429 with a wait of 100 ms, then fine", turns: does(Turn{Do: DoRateLimited, RetryAfter: 100 * time.Millisecond}, Turn{})},
+		{name: "1 429 with a wait of 100 ms, then fine", turns: does(short, Turn{})},
 		{name: "2 429 for ever without a hint", class: llm.RateLimited, turns: does(Turn{Do: DoRateLimited})},
 		{name: "3 500 once", class: llm.Unavailable, turns: does(Turn{Do: DoServerError}, Turn{})},
 		{name: "4 503 for ever", class: llm.Unavailable, turns: does(Turn{Do: DoUnavailable})},
@@ -129,7 +131,8 @@ func (f streamFault) run(p *proving) error {
 			h := p.ask(m.stream)
 			ends = append(ends, p.ended(h))
 			if p.standsIn(f.class) && f.class != llm.Unknown && p.Attempts != 1 {
-				p.expect(!h.unanswered(), "%s: the backup is approved for %v and well, and the call got %s: %v", m.how, f.class, p.ended(h), h.err)
+				p.expect(!h.unanswered(), "%s: the backup is approved for %v and well, and the call got %s: %v", m.how, f.class,
+					p.ended(h), h.err)
 			}
 			if f.closed && h.err == nil && !p.standsIn(llm.TooLong) && !p.Long {
 				p.expect(h.unanswered() || h.resp.Refused(), "%s: what fails everywhere was answered: %s", m.how, p.ended(h))

@@ -48,7 +48,7 @@ func (p *proving) crowd(wait time.Duration) error {
 	if err := p.fresh(); err != nil {
 		return err
 	}
-	callers := p.Callers
+	callers := max(p.Callers, 20) // fewer say little about how they are spread
 	answers := Turn{Wait: Latency{Fixed: wait / 100}}
 	p.primary.say(Turn{Do: DoRateLimited, RetryAfter: wait, Times: callers}, answers)
 	p.crowdOf(callers)
@@ -67,13 +67,19 @@ func (p *proving) crowd(wait time.Duration) error {
 	p.observe("%d callers at once: %d repetitions, at most %d at the same time", callers, again, most)
 	p.expect(early == 0, "%d repetitions came before the wait was over", early)
 	p.expect(again <= callers, "%d callers made %d repetitions", callers, again)
-	p.expect(most <= callers/2, "%d of %d callers came back at the same time: waits need jitter, or a bound on concurrency", most, callers)
+	bound := callers / 2
+	if !p.fake { // where a busy machine adds to what is at the same time
+		bound = callers * 3 / 4
+	}
+	p.expect(most <= bound, "%d of %d callers came back at the same time: waits need jitter, or a bound on concurrency", most,
+		callers)
 	return nil
 }
 
 // longWait is a rate limit that outlasts the call.
 func longWait(p *proving) error {
-	if p.lacks(p.Within > 0, "no limit of time is promised") || p.lacks(p.standsIn(llm.RateLimited), "no fallback is approved for rate limits") {
+	if p.lacks(p.Within > 0, "no limit of time is promised") ||
+		p.lacks(p.standsIn(llm.RateLimited), "no fallback is approved for rate limits") {
 		return nil
 	}
 	wait := max(10*p.Within, time.Second)
@@ -82,7 +88,8 @@ func longWait(p *proving) error {
 		before := p.backup.Count()
 		h := p.ask(m.stream)
 		p.note(m.how+", told to wait "+wait.String(), h)
-		p.expect(p.answered(h, p.backup) && p.backup.Count() == before+1, "%s: the backup's answer was expected: %s, %v", m.how, p.counts(), h.err)
+		p.expect(p.answered(h, p.backup) && p.backup.Count() == before+1, "%s: the backup's answer was expected: %s, %v", m.how,
+			p.counts(), h.err)
 		p.expect(h.took < p.Within/2+p.slack(0), "%s: the call waited %v", m.how, p.round(h.took))
 	}
 	p.expect(p.primary.Count() <= 2, "the primary was asked %d times for 2 calls, and had asked for %v", p.primary.Count(), wait)
@@ -124,13 +131,14 @@ func unavailable(p *proving) error {
 		h := p.ask(m.stream)
 		p.note(m.how, h)
 		log := p.primary.Exchanges()
-		p.expect(len(log) >= 1 && len(log) <= 1+p.Retries, "%s: the primary was asked %d times, and %d repetitions are promised", m.how, len(log),
-			p.Retries)
+		p.expect(len(log) >= 1 && len(log) <= 1+p.Retries, "%s: the primary was asked %d times, and %d repetitions are promised",
+			m.how, len(log), p.Retries)
 		for i := 1; i < len(log); i++ {
 			p.expect(log[i].At.Sub(log[i-1].At) >= time.Millisecond, "%s: repetition %d followed at once", m.how, i)
 		}
 		if p.standsIn(llm.Unavailable) {
-			p.expect(p.answered(h, p.backup) && p.backup.Count() == 1, "%s: the backup's answer was expected: %s, %v", m.how, p.counts(), h.err)
+			p.expect(p.answered(h, p.backup) && p.backup.Count() == 1, "%s: the backup's answer was expected: %s, %v", m.how,
+				p.counts(), h.err)
 			continue
 		}
 		p.expect(h.unanswered() && p.backup.Count() == 0, "%s: the backup is not approved for it and was called %d times", m.how,
@@ -170,7 +178,8 @@ func unapproved(p *proving) error {
 		p.primary.say(f.turn)
 		h := p.ask(false)
 		p.observe("%v: %s, %s", f.class, p.counts(), p.ended(h))
-		p.expect(p.backup.Count() == 0, "the backup was called %d times for %v, which it is not approved for", p.backup.Count(), f.class)
+		p.expect(p.backup.Count() == 0, "the backup was called %d times for %v, which it is not approved for", p.backup.Count(),
+			f.class)
 		p.expect(h.unanswered() || h.resp.Refused(), "%v: there was an answer, %s", f.class, p.ended(h))
 		p.expect(p.primary.Count() <= 1+p.Retries, "%v: the primary was asked %d times", f.class, p.primary.Count())
 	}
@@ -181,7 +190,8 @@ func unapproved(p *proving) error {
 func toolSchema(p *proving) error {
 	p.primary.say(Turn{Do: DoToolSchema})
 	req := p.request()
-	req.Tools = append(slices.Clone(req.Tools), llm.Tool{Name: "look", Description: "looks", Parameters: []byte(`{"type":"objekt"}`)})
+	bad := llm.Tool{Name: "look", Description: "looks", Parameters: []byte(`{"type":"objekt"}`)}
+	req.Tools = append(slices.Clone(req.Tools), bad)
 	for _, m := range modes {
 		before := p.total()
 		h := p.alone(p.ctx, req.Clone(), m.stream)
@@ -212,17 +222,18 @@ func toolCommitted(p *proving) error {
 		call.ID = "call_" + string(rune('0'+try)) // ids of providers differ each time
 		p.primary.say(Turn{Calls: []llm.ToolCall{call}})
 		h := p.alone(p.ctx, req.Clone(), false)
-		if h.err != nil || len(h.resp.ToolCalls()) != 1 {
-			p.fail("the answer with the tool call did not arrive: %v", h.err)
+		arrived := h.err == nil && len(h.resp.ToolCalls()) == 1
+		p.expect(arrived, "the answer with the tool call did not arrive: %v", h.err)
+		if !arrived {
 			return nil
 		}
 		if failed = p.RunTools(p.ctx, turn, h.resp); failed == nil {
-			p.observe("the turn was run %d times", try)
+			p.observe("the turn was run %s", plural(try, "time"))
 			break
 		}
 	}
 	runs, looked := p.tool.counts()
-	p.observe("the tool ran %d times and was looked up %d times", runs, looked)
+	p.observe("the tool ran %s and was looked up %s", plural(runs, "time"), plural(looked, "time"))
 	p.expect(runs == 1, "the tool had its effect %d times", runs)
 	p.expect(failed == nil && looked > 0, "what the tool did was not looked up: %v", failed)
 	return nil
