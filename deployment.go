@@ -263,6 +263,18 @@ func (d *Deployment) startGates(
 	return ctx, nil, nil
 }
 
+// Accepts says why d would refuse r before anything is sent: its window, its capabilities, a request that is malformed. nil: it
+// would not.
+func (d *Deployment) Accepts(ctx context.Context, r *Request) error {
+	if r == nil {
+		return errNilRequest()
+	}
+	if e := d.refuse(ctx, r); e != nil {
+		return d.own(e)
+	}
+	return nil
+}
+
 // refuse says why d cannot serve r. Nothing is sent and nothing is spent.
 func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
 	if err := d.check(); err != nil && d.Caller == nil {

@@ -219,6 +219,9 @@ func (p *Provider) end(x *exchange) {
 	broken := recover()
 	x.stop()
 	x.note(func() {
+		if x.r.Context().Err() != nil { // and nobody has noted it yet
+			x.row.hangUp()
+		}
 		x.row.Took = time.Since(x.row.At)
 		x.row.Done = true
 		if x.ended || p.closed() {

@@ -60,7 +60,7 @@ func (x *Exchange) clone() Exchange {
 }
 
 func (x *Exchange) hangUp() {
-	if !x.Done {
+	if !x.Done && !x.HungUp {
 		x.HungUp, x.HungUpAfter = true, time.Since(x.At)
 	}
 }

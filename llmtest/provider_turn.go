@@ -10,15 +10,15 @@ import (
 	"github.com/modelchain/llm/llmtest/internal/wire"
 )
 
-// An Act is what a [Provider] does with a request. The zero Act answers.
+// An Act is what a [Provider] does with a request. The zero Act answers. [Act.Help] says more of each.
 type Act string
 
 // The acts that answer with status 200 and are whole.
 const (
-	DoAnswer Act = "answer"
-	DoRefuse Act = "refuse"
-	DoFilter Act = "filter"
-	DoEmpty  Act = "empty"
+	DoAnswer Act = "answer" // what the model says
+	DoRefuse Act = "refuse" // the model declines
+	DoFilter Act = "filter" // a filter cuts the answer
+	DoEmpty  Act = "empty"  // no content
 )
 
 // The acts that fail by a status, with the body and the headers that the provider has for it.
@@ -40,32 +40,32 @@ const (
 
 // The acts of what stands before a provider.
 const (
-	DoPage      Act = "page"
-	DoRaw       Act = "raw"
-	DoBlank     Act = "blank"
-	DoWrongType Act = "wrong_type"
+	DoPage      Act = "page"       // HTML; status 502
+	DoRaw       Act = "raw"        // the turn's own status, header and body
+	DoBlank     Act = "blank"      // status 200 and not one byte
+	DoWrongType Act = "wrong_type" // the true answer as text/plain
 )
 
 // The acts of a connection.
 const (
-	DoReset        Act = "reset"
-	DoResetHeaders Act = "reset_headers"
-	DoResetBody    Act = "reset_body"
-	DoClose        Act = "close"
-	DoSilence      Act = "silence"
+	DoReset        Act = "reset"         // before any byte
+	DoResetHeaders Act = "reset_headers" // in the midst of the headers
+	DoResetBody    Act = "reset_body"    // after At pieces
+	DoClose        Act = "close"         // in good order, before any byte
+	DoSilence      Act = "silence"       // accepts and says nothing
 )
 
 // The acts that break an answer on its way.
 const (
-	DoStall     Act = "stall"
-	DoCut       Act = "cut"
-	DoCutChunk  Act = "cut_chunk"
-	DoMalformed Act = "malformed"
-	DoTruncated Act = "truncated"
-	DoError     Act = "error"
-	DoNoFinish  Act = "no_finish"
-	DoNoDone    Act = "no_done"
-	DoNoEnd     Act = "no_end"
+	DoStall     Act = "stall"     // says nothing more after At pieces
+	DoCut       Act = "cut"       // ends after At pieces as if it were whole
+	DoCutChunk  Act = "cut_chunk" // ends in the midst of a chunk
+	DoMalformed Act = "malformed" // an event that is no JSON, then the rest
+	DoTruncated Act = "truncated" // an event that lost its end, then the rest
+	DoError     Act = "error"     // a failure in band
+	DoNoFinish  Act = "no_finish" // does not say why it ended
+	DoNoDone    Act = "no_done"   // leaves out what follows that
+	DoNoEnd     Act = "no_end"    // leaves out both
 )
 
 var acts = []struct {

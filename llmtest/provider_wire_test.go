@@ -3,8 +3,11 @@ package llmtest_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -203,5 +206,102 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	}
 	if _, err := asks(t, first, "m"); errors.Is(err, llm.Unavailable) {
 		t.Error(err)
+	}
+}
+
+// TestHowConnectionsEnd looks at what a client sees beneath the wires, on sockets and in memory.
+func TestHowConnectionsEnd(t *testing.T) {
+	chunked := func(r *http.Response) bool { return r != nil && slices.Contains(r.TransferEncoding, "chunked") }
+	whole := func(r *http.Response, err error) bool { return err == nil && chunked(r) }
+	reset := func(_ *http.Response, err error) bool { return errors.Is(err, syscall.ECONNRESET) }
+	for _, c := range []struct {
+		act  llmtest.Act
+		sees func(*http.Response, error) bool
+		body string
+	}{
+		{llmtest.DoReset, reset, ""},
+		{llmtest.DoResetHeaders, func(r *http.Response, err error) bool { return r == nil && err != nil }, ""},
+		{llmtest.DoClose, func(r *http.Response, err error) bool { return r == nil && errors.Is(err, io.EOF) }, ""},
+		{llmtest.DoSilence, func(r *http.Response, err error) bool { return r == nil && errors.Is(err, io.EOF) }, ""},
+		{llmtest.DoResetBody, func(r *http.Response, err error) bool { return r != nil && reset(r, err) }, "two"},
+		{llmtest.DoCut, func(r *http.Response, err error) bool { return err == nil && r.Close && !chunked(r) }, "two"},
+		{llmtest.DoCutChunk, func(r *http.Response, err error) bool { return chunked(r) && errors.Is(err, io.ErrUnexpectedEOF) }, `" three"`},
+		{llmtest.DoStall, func(r *http.Response, err error) bool { return chunked(r) && errors.Is(err, io.ErrUnexpectedEOF) }, "two"},
+		{llmtest.DoNoEnd, whole, "four"},
+		{llmtest.DoNoDone, whole, `"finish_reason":"stop"`},
+		{llmtest.DoNoFinish, whole, "[DONE]"},
+	} {
+		turn := llmtest.Turn{Do: c.act, Text: "one two three four", At: 2, Hold: time.Millisecond}
+		for _, p := range []*llmtest.Provider{llmtest.NewProvider(t, llmtest.Turns(turn)), llmtest.NewPipeProvider(t, llmtest.Turns(turn))} {
+			resp, body, err := reads(t, p)
+			if !c.sees(resp, err) || !strings.Contains(body, c.body) || c.body == "two" && strings.Contains(body, "three") {
+				t.Errorf("%s at %s: %+v, %v, %s", c.act, p.URL, resp, err, body)
+			}
+			if ended := strings.Contains(body, "[DONE]"); ended != (c.act == llmtest.DoNoFinish) {
+				t.Errorf("%s at %s: %s", c.act, p.URL, body)
+			}
+			p.Wait()
+			if x := p.Exchanges()[0]; x.HungUp || x.Did != string(c.act) || x.Status == 0 != (resp == nil) {
+				t.Errorf("%s at %s: the log says %+v", c.act, p.URL, x)
+			}
+		}
+	}
+}
+
+// reads asks for a stream and reads it to its end, whatever that is.
+func reads(t *testing.T, p *llmtest.Provider) (*http.Response, string, error) {
+	t.Helper()
+	body := strings.NewReader(`{"model":"m","stream":true}`)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/v1/chat/completions", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.Client().Do(r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	return resp, string(b), err
+}
+
+func TestResponsesTellAFailureInBandTwice(t *testing.T) {
+	p := llmtest.NewProvider(t, llmtest.Turns(llmtest.Turn{Do: llmtest.DoError, Error: llmtest.DoQuota, Text: "one two", At: 1}))
+	_, body := posts(t, p, "/v1/responses", `{"model":"m","stream":true}`)
+	first, second := strings.Index(body, `event: error`), strings.Index(body, `event: response.failed`)
+	if first < 0 || second < first || strings.Count(body, `"code":"insufficient_quota"`) != 2 || strings.Contains(body, "completed") {
+		t.Error(body)
+	}
+}
+
+func TestEachAPIFailsInItsOwnWords(t *testing.T) {
+	const vertex = "/v1/projects/p/locations/l/publishers/google/models/m:generateContent"
+	for _, c := range []struct {
+		path   string
+		act    llmtest.Act
+		status int
+		says   string
+	}{
+		{"/v1/chat/completions", llmtest.DoQuota, 429, `"code":"insufficient_quota"`},
+		{"/v1/chat/completions", llmtest.DoTooLong, 400, `"code":"context_length_exceeded"`},
+		{"/v1/chat/completions", llmtest.DoTimeout, 504, "nginx"},
+		{"/v1/responses", llmtest.DoTooLong, 400, `"param":"input"`},
+		{"/v1/responses", llmtest.DoContentPolicy, 400, `"code":"invalid_prompt"`},
+		{"/v1/messages", llmtest.DoOverloaded, 529, `"type":"overloaded_error"`},
+		{"/v1/messages", llmtest.DoQuota, 400, "credit balance is too low"},
+		{"/v1/messages", llmtest.DoTimeout, 504, `"type":"timeout_error"`},
+		{"/v1/messages", llmtest.DoNotFound, 404, "model: m"},
+		{"/v1beta/models/m:generateContent", llmtest.DoAuth, 400, `"reason":"API_KEY_INVALID"`},
+		{"/v1beta/models/m:generateContent", llmtest.DoQuota, 429, `"quotaId":"GenerateRequestsPerDay`},
+		{"/v1beta/models/m:generateContent", llmtest.DoContentPolicy, 200, `"blockReason":"PROHIBITED_CONTENT"`},
+		{vertex, llmtest.DoAuth, 401, `"status":"UNAUTHENTICATED"`},
+		{"/model/m/converse", llmtest.DoTimeout, 408, "timed out"},
+		{"/model/m/converse", llmtest.DoAuth, 403, "security token"},
+		{"/model/m/converse", llmtest.DoContentPolicy, 200, `"stopReason":"guardrail_intervened"`},
+	} {
+		p := llmtest.NewProvider(t, llmtest.Turns(llmtest.Turn{Do: c.act}))
+		if resp, body := posts(t, p, c.path, `{"model":"m"}`); resp.StatusCode != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s %s: %d, %s", c.path, c.act, resp.StatusCode, body)
+		}
 	}
 }

@@ -111,6 +111,11 @@ func (g *budgetGate) input(ctx context.Context, r *llm.Request) int {
 			return n
 		}
 	}
+	return roughInput(r)
+}
+
+// roughInput is the input of r in tokens where nobody counts it: rather too many than too few.
+func roughInput(r *llm.Request) int {
 	bytes, media := rough.Input(r)
 	return (bytes+2)/3 + 1500*media
 }

@@ -25,17 +25,6 @@ type cooldownNode struct{ stage *cooldown }
 
 func (n cooldownNode) String() string { return llm.Settings(n.stage.all.cfg) }
 
-// cooldownsIn are the stages in an onion whose rest keeps a call from d.
-func cooldownsIn(n llm.Node, d *llm.Deployment) (found []*cooldown) {
-	if c, ok := n.Config.(cooldownNode); ok && c.stage.deployment == d {
-		found = append(found, c.stage)
-	}
-	for _, child := range n.Children {
-		found = append(found, cooldownsIn(child, d)...)
-	}
-	return found
-}
-
 // rests is how long calls are refused yet. 0: the next one is let through, if only as a probe.
 func (s *cooldown) rests(now time.Time) (longest time.Duration) {
 	for _, c := range s.cells {

@@ -59,6 +59,9 @@ func (s *State) decide(f *Failure) Decision {
 		return closed(ReasonLeft)
 	}
 	row := s.row(f.Class)
+	if f.Class == llm.Cooling && s.row(f.Behind).Closed { // a rest does not lift what its cause demands
+		row.Closed, row.Elsewhere = true, Nowhere
+	}
 	d := Decision{}
 	if d.NoRetry = s.noRetry(f, row); d.NoRetry == ReasonNone {
 		d.Action, d.Why, d.Wait = ActionRetry, ReasonRepeats, s.Retry.Pause
@@ -140,6 +143,8 @@ func allowed(denied error, unfunded bool) Reason {
 // route is the first route that takes over, or why none does.
 func (s *State) route(f *Failure, row Reaction) (int, Reason) {
 	switch {
+	case row.Elsewhere == Nowhere && row.Closed:
+		return 0, ReasonClosed
 	case row.Elsewhere == Nowhere:
 		return 0, ReasonNowhere
 	case s.uncertain(f):
@@ -209,6 +214,8 @@ func (s *State) noDegrade(f *Failure, row Reaction) Reason {
 	switch {
 	case !s.Degrade.Open:
 		return ReasonNotOffered
+	case f.Class == llm.Cooling && row.Closed:
+		return ReasonClosed
 	case s.Degrade.For != nil && !slices.Contains(s.Degrade.For, f.Class):
 		return ReasonNotForThis
 	case s.Degrade.For == nil && row.Closed:

@@ -270,10 +270,12 @@ func (p *plan) replayed(t *testing.T, seed uint64, rows []llm.Attempt) {
 			t.Fatalf("seed %d: after failure %d Replay says %v, which is %q, and %q came\n%+v", seed, i+1, d, said, came, p)
 		}
 	}
-	if n := len(made); n > 0 && made[n-1].Err == nil {
-		n--
-	} else if len(decisions) != n {
-		t.Fatalf("seed %d: %d decisions of %d calls", seed, len(decisions), len(made))
+	failed := len(made)
+	if failed > 0 && made[failed-1].Err == nil {
+		failed--
+	}
+	if len(decisions) != failed {
+		t.Fatalf("seed %d: %d decisions of %d failures", seed, len(decisions), failed)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestDecideHasARowForEachReason(t *testing.T) {
 		{"a wait that is longer than the time left", F{Class: llm.RateLimited, Wait: 20 * time.Second}, with(open(), func(s *S) { s.Left.Time = 9 * time.Second }), middleware.ActionFallback, middleware.ReasonElsewhere, noHere, middleware.ReasonNoTime},
 		{"the wait fits, what the attempt takes does not", overloaded, with(open(), func(s *S) { s.Left.Time, s.Retry.Need.Time = 3*time.Second, 2*time.Second }), middleware.ActionFallback, middleware.ReasonElsewhere, noHere, middleware.ReasonNoTime},
 
-		{"a class that fails everywhere", F{Class: llm.Invalid}, open(), middleware.ActionFailClosed, middleware.ReasonClosed, noThere, middleware.ReasonNowhere},
+		{"a class that fails everywhere", F{Class: llm.Invalid}, open(), middleware.ActionFailClosed, middleware.ReasonClosed, noThere, middleware.ReasonClosed},
 		{"nobody else", overloaded, onlyLate(), middleware.ActionQueue, middleware.ReasonMayWait, noThere, middleware.ReasonNoRoute},
 		{"tried before", overloaded, stand(noRetry(), func(r *R) { r.Tried = true }), middleware.ActionQueue, middleware.ReasonMayWait, noThere, middleware.ReasonTried},
 		{"quota, which nobody approved", F{Class: llm.Quota}, open(), middleware.ActionQueue, middleware.ReasonMayWait, noThere, middleware.ReasonUnapproved},
@@ -120,6 +120,7 @@ func TestDecideHasARowForEachReason(t *testing.T) {
 		{"committed work of a request that acts", F{Class: llm.BadOutput, Commit: llm.Committed}, with(open(), func(s *S) { s.ReplayUnsafe = true }), middleware.ActionFailClosed, middleware.ReasonUncertain, noStand, middleware.ReasonUncertain},
 		{"a request that acts, turned away", overloaded, with(open(), func(s *S) { s.ReplayUnsafe = true }), middleware.ActionRetry, middleware.ReasonRepeats, nil, 0},
 		{"a row that closes", overloaded, with(open(), func(s *S) { s.Reactions = middleware.Reactions{llm.Overloaded: {Closed: true}} }), middleware.ActionFailClosed, middleware.ReasonClosed, noStand, middleware.ReasonClosed},
+		{"a rest that a row which closes began", F{Class: llm.Cooling, Behind: llm.Quota}, with(open(), func(s *S) { s.Reactions = middleware.Reactions{llm.Quota: {Cools: middleware.Itself, Closed: true}} }), middleware.ActionFailClosed, middleware.ReasonClosed, noStand, middleware.ReasonClosed},
 		{"nothing at all", F{}, S{}, middleware.ActionFailClosed, middleware.ReasonNothingLeft, noThere, middleware.ReasonNowhere},
 	} {
 		d := middleware.Decide(test.f, test.s)

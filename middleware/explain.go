@@ -21,7 +21,7 @@ func Explain(s State) string {
 		rows = append(rows, []string{name, strings.Join(actions, " → "), last})
 	}
 	for c := range llm.Class(llm.NumClasses) {
-		f := Failure{Class: c, Behind: c}
+		f := Failure{Class: c, Behind: c, Commit: usualCommit(c)}
 		if c == llm.Cooling {
 			f.Behind = llm.Overloaded
 		}
@@ -36,6 +36,17 @@ func Explain(s State) string {
 		fmt.Fprintf(&b, "%-*s  %-*s  %s\n", width(rows, 0), r[0], width(rows, 1), r[1], r[2])
 	}
 	return b.String()
+}
+
+// usualCommit is how far the provider got with most failures of a class, which counts where a request may act on the world.
+func usualCommit(c llm.Class) llm.CommitState {
+	switch c {
+	case llm.Unknown, llm.Timeout, llm.Stalled:
+		return llm.CommitUnknown
+	case llm.Interrupted, llm.BadOutput:
+		return llm.Committed
+	}
+	return llm.CommitNone
 }
 
 // width is that of a column.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/modelchain/llm"
 )
@@ -25,6 +26,8 @@ type Route struct {
 	// For lists the classes of failure that it stands in for. Naming Quota approves it for that. nil: every class that may go
 	// elsewhere, apart from those that need approval. The first route of a Fallback is called whatever it lists.
 	For []llm.Class
+	// Until is when its approval ends: from then on it is passed over, unless it is the first. The zero time: never.
+	Until time.Time
 }
 
 // Call forwards.
@@ -34,13 +37,16 @@ func (r Route) Call(ctx context.Context, req *llm.Request) (*llm.Response, error
 
 // Describe is the Caller's node, beneath one that shows For if that is set.
 func (r Route) Describe() llm.Node {
-	if r.For == nil {
+	if r.For == nil && r.Until.IsZero() {
 		return llm.Describe(r.Caller)
 	}
-	return llm.Node{Name: "route", Config: routeConfig{r.For}, Children: []llm.Node{llm.Describe(r.Caller)}}
+	return llm.Node{Name: "route", Config: routeConfig{r.For, r.Until}, Children: []llm.Node{llm.Describe(r.Caller)}}
 }
 
-type routeConfig struct{ For []llm.Class }
+type routeConfig struct {
+	For   []llm.Class
+	Until time.Time
+}
 
 // Fallback is the combinator "fallback": it calls the first of callers and, if that fails in a way that another deployment
 // may mend, the next. Each caller keeps stages of its own, so all retries of one deployment come before the next one.
@@ -103,17 +109,18 @@ type fallback struct {
 // route is one of the callers and what is known of it beforehand.
 type route struct {
 	llm.Caller
-	node      llm.Node
-	label     string
-	only      *llm.Deployment // the one beneath. nil: none, or several
-	first     *llm.Deployment // the first beneath. nil: none
-	names     []string        // of all beneath
-	window    int             // the largest beneath. 0: unknown
-	budget    *RetryBudget    // of moves to it
-	classes   []llm.Class     // that it lists. nil: none, which is all
-	double    bool            // the same as an earlier one
-	cooldowns []*cooldown     // around only
-	opaque    bool            // beneath are Callers that do not say what they are made of
+	node    llm.Node
+	label   string
+	only    *llm.Deployment // the one beneath. nil: none, or several
+	first   *llm.Deployment // the first beneath. nil: none
+	names   []string        // of all beneath
+	window  int             // the largest beneath. 0: unknown
+	budget  *RetryBudget    // of moves to it
+	until   time.Time       // zero: it has no end
+	classes []llm.Class     // that it lists. nil: none, which is all
+	double  bool            // the same as an earlier one
+	leaves  []leaf          // the deployments beneath
+	opaque  bool            // beneath are Callers that do not say what they are made of
 
 	// What ends its share of the time, so that next has some, by whose deadline it is. next is nil if none would follow.
 	next               *route
@@ -127,7 +134,7 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 		c = *r
 	}
 	if r, ok := c.(Route); ok {
-		rt.Caller, rt.classes = r.Caller, slices.Clone(r.For)
+		rt.Caller, rt.classes, rt.until = r.Caller, slices.Clone(r.For), r.Until
 		for _, class := range r.For {
 			if f.reactions.of(class).Elsewhere == Nowhere {
 				panic(fmt.Sprintf("llm/middleware: %s: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+
@@ -140,6 +147,7 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 	}
 	rt.node = llm.Describe(c)
 	node := llm.Describe(rt.Caller)
+	rt.leaves = leavesOf(node, nil)
 	rt.label, rt.only, rt.opaque = fmt.Sprintf("caller %d (%s)", i+1, node.Name), only(rt.Caller), isOpaque(node)
 	for d := range node.Deployments() {
 		if d.Name == "" {
@@ -153,7 +161,6 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 	}
 	if rt.only != nil {
 		rt.label = rt.only.Name
-		rt.cooldowns = cooldownsIn(rt.node, rt.only)
 	}
 	return rt
 }
@@ -264,7 +271,7 @@ func (f *fallback) call(
 	rt := &f.routes[i]
 	var s share
 	if left := attemptsLeft(r); i+1 < len(f.routes) && left < math.MaxInt {
-		defer r.Enforce(&ahead{f: f, from: i + 1, trip: t}).Lift()
+		defer f.lookAhead(r, func() int { return i + 1 }, t).Lift()
 		if rt.next != nil && !r.ReplayUnsafe && left > 1 {
 			s = newShare(ctx, r, handed, rt)
 		}

@@ -209,6 +209,9 @@ func (t *trip) isDone(rt *route) bool {
 
 // unfit says why rt, which a gate denies or not, does not stand in for the failures so far. nil: it does.
 func (t *trip) unfit(rt *route, denied error) *llm.Error {
+	if e := rt.over(time.Now()); e != nil {
+		denied = e
+	}
 	option := RouteOption{For: rt.classes, Window: rt.window, Denied: denied}
 	why := t.state().noRoute(&option, &t.demands)
 	e := &llm.Error{Class: llm.Unsupported, Message: why.String()}
@@ -227,6 +230,14 @@ func (t *trip) unfit(rt *route, denied error) *llm.Error {
 		return llm.AsError(denied)
 	}
 	return e
+}
+
+// over says that the approval of rt has ended. nil: it has not.
+func (rt *route) over(now time.Time) *llm.Error {
+	if rt.until.IsZero() || now.Before(rt.until) {
+		return nil
+	}
+	return &llm.Error{Class: llm.Unsupported, Message: "its approval ended on " + rt.until.UTC().Format(time.RFC3339)}
 }
 
 // afford takes what a move to rt costs from its budget, or says why it cannot.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"math"
 	"runtime/debug"
 	"time"
 
@@ -29,11 +30,21 @@ type runner struct {
 
 func (b *runner) call() (*llm.Response, error) {
 	defer b.ctx.stop()
+	if x := b.race; attemptsLeft(b.req) < math.MaxInt {
+		defer x.h.f.lookAhead(b.req, x.following, nil).Lift()
+	}
 	resp, err := orNothing(b.route.Call(&b.ctx, b.req))
 	if err != nil {
 		err = explain(&b.ctx, err)
 	}
 	return resp, err
+}
+
+// following is the route that is next to begin.
+func (x *race) following() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.last + 1
 }
 
 func (b *runner) sink(d llm.Delta) error {

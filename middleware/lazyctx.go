@@ -18,9 +18,13 @@ type lazyCtx struct {
 	parent context.Context //nolint:containedctx // this is a context
 	end    time.Time       // when it ends by itself, earlier than parent's deadline. Zero: it does not
 	cause  *llm.Error      // why, then
+	begun  time.Time       // when it is canceled unless an answer has begun. Zero: it is not
 
 	made atomic.Pointer[madeCtx] // nil, lazyLoose: nobody needed it yet
 }
+
+// begunBy is the key of the value that tells when an answer has to have begun: a *time.Time that is not written to.
+type begunBy struct{}
 
 // These stand for the made context of one that nobody needed yet: one that may be canceled before its time, and one that
 // was stopped.
@@ -84,6 +88,9 @@ func (c *lazyCtx) around() context.Context {
 
 // Value asks the made context where there is one: that is how context.Cause and child contexts find it.
 func (c *lazyCtx) Value(key any) any {
+	if key == (begunBy{}) && !c.begun.IsZero() {
+		return &c.begun
+	}
 	if c.unmade() {
 		return c.parent.Value(key)
 	}

@@ -90,7 +90,11 @@ func Queue(cfg QueueConfig) llm.Stage {
 	cfg.Timeout = durationOr("Queue", "Timeout", cfg.Timeout, 5*time.Second)
 	reactions := cfg.Reactions.table()
 	return llm.Stage{Name: "queue", Config: cfg, Wrap: wrapping("Queue", func(next llm.Caller) llm.Caller {
-		return &queue{next: next, cfg: cfg, reactions: reactions}
+		s := &queue{next: next, cfg: cfg, reactions: reactions}
+		for d := range llm.Describe(next).Deployments() {
+			s.free = s.free || d.Price.Free
+		}
+		return s
 	})}
 }
 
@@ -98,6 +102,7 @@ type queue struct {
 	next      llm.Caller
 	cfg       QueueConfig
 	reactions *table
+	free      bool // a deployment beneath costs nothing
 }
 
 func (s *queue) Describe() llm.Node {
@@ -187,7 +192,9 @@ func (s *queue) state(j *Job, bounded bool) *State {
 		left.Attempts = min(left.Attempts, j.Request.MaxAttempts)
 	}
 	left.Tokens -= j.Request.Spent.Tokens
-	left.CostUSD -= j.Request.Spent.CostUSD
+	if !s.free {
+		left.CostUSD -= j.Request.Spent.CostUSD
+	}
 	return &State{
 		rows: s.reactions, ReplayUnsafe: j.Request.ReplayUnsafe, Left: left, Queue: QueueOption{Open: true, After: s.cfg.After},
 	}

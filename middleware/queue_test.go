@@ -225,6 +225,22 @@ func TestTheBoundOfARequestHoldsOverItsDeliveries(t *testing.T) {
 	}
 }
 
+func TestWorkIsQueuedWithoutMoneyWhereADeploymentIsFree(t *testing.T) {
+	for free, want := range map[bool]bool{false: false, true: true} {
+		q := &queueOf{}
+		stage := middleware.Queue(middleware.QueueConfig{Queue: q, Budget: middleware.BudgetConfig{CostUSD: 1}})
+		req := retryAsk()
+		req.Spent.CostUSD = 1
+		d := &llm.Deployment{Name: "d", Price: llm.Price{Input: 1, Free: free}, Caller: llmtest.Script(llmtest.Fail(llm.Overloaded))}
+		if free {
+			d.Price = llm.Price{Free: true}
+		}
+		if _, err := stage.Wrap(d).Call(t.Context(), req); errors.Is(err, llm.Queued) != want {
+			t.Errorf("free %v: %v", free, err)
+		}
+	}
+}
+
 // refusing lets nothing through.
 type refusing struct{ err error }
 

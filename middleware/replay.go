@@ -14,7 +14,8 @@ import (
 func Replay(s State, rows []llm.Attempt) (out []Decision) {
 	s.Routes = slices.Clone(s.Routes)
 	retries := s.Retry.Left
-	var demands Demands
+	var earlier, newest Demands // of the deployments before, and with the one that failed last
+	last := ""
 	for i := range rows {
 		a := &rows[i]
 		if a.Skipped != "" {
@@ -41,16 +42,17 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 				now.Retry.Repeated = now.Retry.Repeated || b.Class == a.Class
 			}
 		}
-		if now.Retry.Left == retries {
-			demands = demands.add(&now, &f)
+		if a.Deployment != last {
+			earlier, last = newest, a.Deployment
 		}
-		f.Demands = demands
 		if at := slices.IndexFunc(s.Routes, func(r RouteOption) bool { return r.Name == a.Deployment }); at >= 0 {
 			f.Window = s.Routes[at].Window
 			for j := range at + 1 { // a call does not go back
 				s.Routes[j].Tried, now.Routes[j].Tried = true, true
 			}
 		}
+		newest = earlier.add(&now, &f)
+		f.Demands = newest
 		for j := i + 1; j < len(rows) && rows[j].Skipped != ""; j++ {
 			now.deny(a, &rows[j])
 		}

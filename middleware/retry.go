@@ -123,7 +123,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 			rows: s.reactions, ReplayUnsafe: r != nil && r.ReplayUnsafe, Left: NoLimit(),
 			Retry: RetryOption{Left: s.cfg.Max - n + 1, Repeated: once.has(last.Class), MaxWait: s.cfg.MaxWait},
 		}
-		limitAttempts(&state, &failure, r)
+		limitAttempts(ctx, &state, &failure, r)
 		switch d := state.decide(&failure); {
 		case d.NoRetry == ReasonHanded:
 			return nil, delivered(err)

@@ -91,6 +91,7 @@ func newShare(ctx context.Context, r *llm.Request, handed llm.Progress, rt *rout
 		c.end = at
 		return share{ctx: c}
 	}
+	c.begun = at
 	c.loosen()
 	return share{ctx: c, timer: untilBegun(c, handed, at)}
 }

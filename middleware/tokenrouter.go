@@ -61,6 +61,7 @@ func TokenRouter(cfg TokenRouterConfig) llm.Caller {
 	if !isNil(cfg.Long) {
 		t.long = newBranch(cfg.Long)
 	}
+	t.longFor = []llm.Class{} // none, which nil is not
 	for c := range llm.Class(llm.NumClasses) {
 		if t.reactions.of(c).Elsewhere == Larger {
 			t.longFor = append(t.longFor, c)
@@ -154,15 +155,29 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 
 // notLonger says why a call that failed in Normal does not move to Long. ReasonNone: it does.
 func (t *tokenRouter) notLonger(err error, handed llm.Progress, r *llm.Request) Reason {
-	e := llm.AsError(err)
 	f := FailureOf(err, false)
 	f.Handed = handed.Deltas() > 0
-	long := RouteOption{For: t.longFor, Window: 1}
-	if !t.long.larger(t.refused(e)) {
-		f.Window = long.Window
-	}
-	s := State{rows: t.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Routes: []RouteOption{long}}
+	s := State{rows: t.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Routes: t.longOption(err, nil)}
 	return s.decide(&f).NoFallback
+}
+
+// longOption is Long as Decide sees it, after err. What is too small is denied.
+func (t *tokenRouter) longOption(err, denied error) []RouteOption {
+	if e := llm.AsError(err); denied == nil && !t.long.larger(t.refused(e)) {
+		denied = &llm.Error{Class: llm.TooLong, Message: "its window is not larger"}
+	}
+	return []RouteOption{{For: t.longFor, Window: math.MaxInt, Denied: denied}}
+}
+
+// lookAhead tells those in Normal what Long would take over.
+func (t *tokenRouter) lookAhead(r *llm.Request) llm.Enforced {
+	if attemptsLeft(r) == math.MaxInt {
+		return llm.Enforced{}
+	}
+	return r.Enforce(&ahead{options: func(ctx context.Context, r *llm.Request, f *Failure) ([]RouteOption, Demands) {
+		s := State{rows: t.reactions}
+		return t.longOption(f.Class, r.Ask(ctx, only(t.long.Caller), time.Now())), Demands{}.add(&s, f)
+	}})
 }
 
 // call calls b and tells the counter of the deployment that answered what the provider counted.
@@ -222,7 +237,9 @@ func (t *tokenRouter) callNormal(ctx context.Context, req *llm.Request) (*llm.Re
 		return t.call(ctx, req, &t.normal)
 	}
 	r, handed := req.Watch()
+	look := t.lookAhead(r)
 	resp, err := t.call(ctx, r, &t.normal)
+	look.Lift()
 	if err == nil {
 		return resp, nil
 	}

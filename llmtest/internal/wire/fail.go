@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -238,9 +239,11 @@ func (q Request) InBand(kind Failure, f Facts, seq int) string {
 	v := q.fault(kind, t, f)
 	switch q.API {
 	case Responses:
-		e, _ := v["error"].(m)
-		e["type"], e["sequence_number"] = "error", seq
-		return sse("error", e)
+		failed := Answer{ID: "failed", Model: f.Model, NoUsage: true}
+		r := failed.response("failed", nil)
+		r["error"] = m{"code": cmp.Or(t.code, t.typ), "message": t.message}
+		return sse("error", m{"type": "error", "sequence_number": seq, "error": v["error"]}) +
+			sse("response.failed", m{"type": "response.failed", "sequence_number": seq + 1, "response": r})
 	case Anthropic:
 		return sse("error", v)
 	case Gemini:

@@ -1,0 +1,151 @@
+package middleware
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// Limits are how much may go. 0: no such limit.
+type Limits struct {
+	// Requests, Input, Output and Tokens are requests, input tokens, output tokens, and both together, in a minute.
+	Requests, Input, Output, Tokens int
+	// InFlight is how many calls may be under way at a time.
+	InFlight int
+}
+
+// LimiterConfig sets [NewLimiter]. At least one limit must be set.
+type LimiterConfig struct {
+	// Limits are those of each pool: a deployment, all of one Quota, or what Stage names. The zero value: none.
+	Limits Limits
+	// Key says whose call it is, such as ByLabel("tenant"). Where calls of a pool have to wait, its keys take turns. nil: all calls
+	// are of one key.
+	Key func(*llm.Request) string
+	// PerKey are the limits of each key within a pool. The zero value: none.
+	PerKey Limits
+	// MaxKeys is how many keys a pool tells apart. A key is forgotten only if that gives it nothing: none of its calls is under way
+	// or waits, and its limits have recovered in full. If there is none to forget, new keys share the limits of one. 0: 10,000.
+	MaxKeys int
+	// Burst is what may go at once after a pause, as the time in which it comes together, at most a minute. 0: a second's worth of
+	// requests, at least one, and ten seconds' worth of tokens.
+	Burst time.Duration
+	// Ramp is the time in which the rates rise after none was used for as long, from a quarter, in four steps. 0: no time, so that
+	// Burst alone holds back what comes after a pause.
+	Ramp time.Duration
+	// MaxWait is the longest that a call waits for its turn, even if it has more time. 0: 1 min.
+	MaxWait time.Duration
+	// Output is the most that is reserved for an answer, in tokens. 0: the request's MaxTokens, or 4096 without.
+	Output int
+	// Counter counts the input that is reserved for. nil: a token for every three bytes of text, and 1500 for each image, file
+	// or audio, which costs no time.
+	Counter llm.TokenCounter
+	// CachedFree says that input read from the provider's cache counts as nothing, as at Anthropic. It does so once the attempt
+	// has ended. false: it counts like other input.
+	CachedFree bool
+	// Fixed keeps Limits as they are, whatever a provider answers. false: its refusals lower them for a time, see Limiter.Stage.
+	Fixed bool
+}
+
+// A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own. It is safe for
+// concurrent use.
+type Limiter struct {
+	cfg           LimiterConfig
+	input, output bool // they are limited
+
+	mu    sync.Mutex
+	pools map[string]*limitPool
+}
+
+// NewLimiter is a limiter of which nothing is used. It panics without any limit, on negative settings, on a Burst above a
+// minute, and on PerKey without Key.
+func NewLimiter(cfg LimiterConfig) *Limiter {
+	for _, l := range []struct {
+		name string
+		Limits
+	}{{"Limits", cfg.Limits}, {"PerKey", cfg.PerKey}} {
+		if l.Requests < 0 || l.Input < 0 || l.Output < 0 || l.Tokens < 0 || l.InFlight < 0 {
+			panic(fmt.Sprintf("llm/middleware: Limiter: %s is %+v; use 0 for no limit", l.name, l.Limits))
+		}
+	}
+	switch {
+	case cfg.Limits == Limits{} && cfg.PerKey == Limits{}:
+		panic("llm/middleware: Limiter: there is no limit; set one in Limits or PerKey, or leave the stage out")
+	case cfg.Key == nil && (cfg.PerKey != Limits{} || cfg.MaxKeys != 0):
+		panic(`llm/middleware: Limiter: PerKey and MaxKeys need a Key, such as ByLabel("tenant")`)
+	case cfg.MaxKeys < 0 || cfg.Output < 0:
+		panic(fmt.Sprintf("llm/middleware: Limiter: MaxKeys %d, Output %d: use 0 for the default", cfg.MaxKeys, cfg.Output))
+	case cfg.Burst < 0 || cfg.Burst > time.Minute:
+		panic(fmt.Sprintf("llm/middleware: Limiter: Burst is %v; use 0 for the default, or a time up to 1m", cfg.Burst))
+	case cfg.Ramp < 0:
+		panic(fmt.Sprintf("llm/middleware: Limiter: Ramp is %v; use 0 for none", cfg.Ramp))
+	}
+	cfg.MaxWait = durationOr("Limiter", "MaxWait", cfg.MaxWait, time.Minute)
+	if cfg.Key != nil && cfg.MaxKeys == 0 {
+		cfg.MaxKeys = 10_000
+	}
+	limited := func(of func(Limits) int) bool { return of(cfg.Limits) > 0 || of(cfg.PerKey) > 0 }
+	tokens := limited(func(l Limits) int { return l.Tokens })
+	return &Limiter{
+		cfg:    cfg,
+		input:  tokens || limited(func(l Limits) int { return l.Input }),
+		output: tokens || limited(func(l Limits) int { return l.Output }),
+		pools:  map[string]*limitPool{},
+	}
+}
+
+// ByLabel is a LimiterConfig.Key: the request's label called name. Calls without it are of one key together.
+func ByLabel(name string) func(*llm.Request) string {
+	return func(r *llm.Request) string { return r.Labels[name] }
+}
+
+// Stage is the stage "limiter": each call takes a permit, which it keeps until it ends, a stream with its last delta. Calls
+// count against the limits of a pool. "" is that of the deployment's Quota, or of the deployment where it has none; stages with
+// the same name for a pool share that, whatever is beneath them. Around several deployments or none, "" is such a name too.
+//
+// A permit reserves a request, the input as it is estimated, and the longest answer. When the attempt has ended, what it
+// really used takes their place, also more than was reserved. If it was turned away the tokens come back, and the request too
+// if it never reached the provider. What cannot be known stays reserved.
+//
+// A call for which there is no room waits for its turn: in order within a key, one by one between keys. It does so only if its
+// turn comes while there is time for the attempt (see [llm.Request.Ask]; a fallback's next route keeps its share) and within
+// MaxWait. Else it is refused at once: an error of class RateLimited that is Skipped, with the wait in RetryAfter as it is
+// known now, 0 where only the end of other calls can tell. So a fallback goes on, and nothing is cooled or repeated. A request
+// that is larger than what a minute allows is Unsupported here. One that is larger than Burst goes when all of Burst is there,
+// and those after it wait the longer: in any minute no more goes than a minute's limit and the larger of Burst and one request.
+//
+// In a pool called "" that is around one deployment the provider has its say, unless Fixed. A class RateLimited or Overloaded
+// halves the rates and the calls in flight, at most once in ten seconds, down to a 32nd; they rise again by a 20th every two
+// seconds. So several processes that were each given the whole limit come to share it. Who is told to wait by RateLimited for up
+// to a minute keeps all of the pool waiting, and no burst follows. What a failure's headers say is left is all that is left here.
+// If a provider refuses bursts that keep to its limit by the minute, make Burst shorter.
+//
+// It belongs inside retry, outside the limits on one attempt. Around several deployments it takes one permit for a call, and
+// counts what all attempts of the call used when it ends. It panics on a Limiter that NewLimiter has not made.
+func (l *Limiter) Stage(pool string) llm.Stage {
+	if l == nil || l.pools == nil {
+		panic("llm/middleware: Limiter: this Limiter is not usable; make it with NewLimiter")
+	}
+	return llm.Stage{Name: "limiter", Config: l.cfg, Wrap: wrapping("Limiter", func(next llm.Caller) llm.Caller {
+		s := &limiter{next: next, l: l, deployment: only(next)}
+		name, d := pool, s.deployment
+		if name == "" && d != nil {
+			s.follows = !l.cfg.Fixed
+			if name = d.Quota; name == "" {
+				name = d.Name
+			}
+		}
+		s.pool = l.pool(name)
+		return s
+	})}
+}
+
+func (l *Limiter) pool(name string) *limitPool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pools[name] == nil {
+		l.pools[name] = newLimitPool(name, &l.cfg)
+	}
+	return l.pools[name]
+}

@@ -1,0 +1,149 @@
+package middleware
+
+import (
+	"time"
+)
+
+// limitLine is limits and those who wait for them: one after the other within a key, and by turns between keys. The first one
+// waits for its time, the others for being first. The mutex of the pool guards it.
+type limitLine struct {
+	buckets
+	inFlight, used int // the limit, and how many there are
+
+	// The turns: of each key one waits in a round. rounds[0] is round number; an empty one is skipped.
+	rounds  []limitRound
+	number  int64
+	waiting int
+	total   limitCost // of all who wait
+}
+
+type limitRound struct {
+	first, last *limitWaiter
+	cost        limitCost
+}
+
+// limitWaiter is a call that waits in a line.
+type limitWaiter struct {
+	prev, next *limitWaiter
+	in         *limitLine // nil: in none
+	round      int64
+	cost       limitCost
+	due        time.Time     // its turn, as it was known last
+	why        string        // what it waits for. "": for others to end
+	wake       chan struct{} // look again; holds one
+}
+
+// slots is how many may be in flight.
+func (l *limitLine) slots() int {
+	if l.share < 1 {
+		return max(int(float64(l.inFlight)*l.share), 1)
+	}
+	return l.inFlight
+}
+
+func (l *limitLine) hasSlot() bool { return l.inFlight == 0 || l.used < l.slots() }
+
+// enter takes c if nobody waits.
+func (l *limitLine) enter(now time.Time, c *limitCost) bool {
+	if l.waiting > 0 || !l.hasSlot() || !l.take(now, c) {
+		return false
+	}
+	l.used++
+	return true
+}
+
+// pass takes what w waits for, if it is its turn.
+func (l *limitLine) pass(now time.Time, w *limitWaiter) bool {
+	if w.in == nil {
+		return l.enter(now, &w.cost)
+	}
+	if l.first() != w || !l.hasSlot() || !l.take(now, &w.cost) {
+		return false
+	}
+	l.used++
+	l.leave(w)
+	return true
+}
+
+// exit gives a permit back, of which used was used.
+func (l *limitLine) exit(reserved, used *limitCost) {
+	l.used--
+	l.settle(reserved, used)
+	l.wakeFirst()
+}
+
+func (l *limitLine) first() *limitWaiter {
+	for len(l.rounds) > 0 {
+		if w := l.rounds[0].first; w != nil {
+			return w
+		}
+		l.rounds[0] = limitRound{}
+		l.rounds = l.rounds[1:]
+		l.number++
+	}
+	l.rounds = nil
+	return nil
+}
+
+func (l *limitLine) wakeFirst() {
+	if l.waiting == 0 {
+		return
+	}
+	select {
+	case l.first().wake <- struct{}{}:
+	default:
+	}
+}
+
+// push puts w at the end of the first round after the one its key had last, and returns which that is. ahead is what goes
+// before it.
+func (l *limitLine) push(w *limitWaiter, after int64) (number int64, ahead limitCost) {
+	l.first()
+	number = max(after+1, l.number)
+	i := int(number - l.number)
+	if i >= len(l.rounds)-1 {
+		ahead = l.total
+	} else {
+		for j := range l.rounds[:i+1] {
+			ahead.add(&l.rounds[j].cost, 1)
+		}
+	}
+	for len(l.rounds) <= i {
+		l.rounds = append(l.rounds, limitRound{})
+	}
+	r := &l.rounds[i]
+	w.in, w.round, w.prev = l, number, r.last
+	if r.last != nil {
+		r.last.next = w
+	} else {
+		r.first = w
+	}
+	r.last = w
+	r.cost.add(&w.cost, 1)
+	l.total.add(&w.cost, 1)
+	l.waiting++
+	return number, ahead
+}
+
+// leave takes w out. Who is first now has to look.
+func (l *limitLine) leave(w *limitWaiter) {
+	if w.in != l {
+		return
+	}
+	r := &l.rounds[w.round-l.number]
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		r.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		r.last = w.prev
+	}
+	r.cost.add(&w.cost, -1)
+	l.total.add(&w.cost, -1)
+	w.in, w.prev, w.next = nil, nil, nil
+	l.waiting--
+	l.wakeFirst()
+}
