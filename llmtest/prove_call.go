@@ -76,6 +76,10 @@ func (p *proving) call(ctx context.Context, req *llm.Request, stream bool) *hear
 		h.resp, h.err = p.Caller.Call(ctx, req)
 	}
 	h.took = time.Since(began)
+	if (h.resp == nil) == (h.err == nil) {
+		p.fail("a call returned neither an answer nor an error, or both: %v", h.err)
+		h.resp, h.err = nil, llm.Unknown
+	}
 	if context.Cause(ctx) == guard { //nolint:errorlint // identity: our own
 		p.fail("a call was not over after %v", p.guard())
 	}
@@ -105,10 +109,6 @@ func (p *proving) laws(h *hearing) {
 		for _, f := range h.rec.Faults() {
 			p.fail("%s", f)
 		}
-	}
-	if (h.resp == nil) == (h.err == nil) {
-		p.fail("a call returned neither an answer nor an error, or both: %v", h.err)
-		return
 	}
 	if p.Within > 0 && h.took > p.Within+p.slack(p.Within) {
 		p.fail("a call took %v, and %v is promised", p.round(h.took), p.Within)

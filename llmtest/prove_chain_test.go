@@ -34,6 +34,7 @@ type parts struct {
 	outer     []llm.Stage   // around the whole chain
 	rest      *llm.Stage    // in the place of cooldown
 	total     time.Duration // of a call
+	model     func(openai.Config) llm.Caller
 	wrap      func(llm.Caller) llm.Caller
 	promises  Promises
 	tools     func(e *Effect) func(context.Context, string, *llm.Response) error
@@ -83,7 +84,7 @@ func soundParts() *parts {
 			Lacking: `{"reply": "Monday"}`, Within: 9 * time.Second, Attempts: 4, Retries: 1, StandsIn: approved, Rest: 10 * time.Second,
 			Held: 4, Window: 1000, Long: true,
 		},
-		tools: careful,
+		tools: careful, model: func(cfg openai.Config) llm.Caller { return openai.New(cfg) },
 	}
 }
 
@@ -108,7 +109,7 @@ func (c *parts) build(s *Staging) (Promises, error) {
 	deployment := func(name string, at Endpoint, window int) *llm.Deployment {
 		return &llm.Deployment{
 			Name: name, Provider: "openai", Model: name, Window: window, Has: llm.CanText | llm.CanStream | llm.CanTools | llm.CanPrefill,
-			Caller: openai.New(openai.Config{BaseURL: at.URL + "/v1", APIKey: "k", HTTPClient: at.Client}),
+			Caller: c.model(openai.Config{BaseURL: at.URL + "/v1", APIKey: "k", HTTPClient: at.Client}),
 		}
 	}
 	var stages []llm.Stage

@@ -239,7 +239,7 @@ func deadlineOfCaller(p *proving) error {
 		h := p.alone(ctx, p.request(), m.stream)
 		cancel()
 		p.note(m.how+", with "+left.String(), h)
-		p.expect(h.unanswered(), "%s: %s", m.how, p.ended(h))
+		p.expect(h.unanswered() && p.primary.Count() > 0, "%s: %s, %s", m.how, p.counts(), p.ended(h))
 		p.expect(h.took <= left+p.slack(left), "%s: the caller had %v and heard after %v", m.how, left, p.round(h.took))
 		if h.err == nil || h.took < left || llm.ClassOf(h.err) == llm.Queued {
 			continue // marked as a stand-in, given up before for its own reasons, or to be answered later

@@ -93,6 +93,8 @@ func routeMutations() []mutation {
 		{"repeats to an empty account", func(c *parts) {
 			c.reactions = middleware.Reactions{llm.Quota: {Again: middleware.Always, Elsewhere: middleware.Approved}}
 		}, []string{"429 insufficient quota"}, "was sent 2 times to an empty account"},
+		{"does not stand in where it is approved", func(c *parts) { c.promises.StandsIn = append(slices.Clone(c.approved), llm.Quota) },
+			[]string{"429 insufficient quota"}, "which is approved for it, did not answer"},
 		{"asks an empty account with each call", func(c *parts) { c.reactions = middleware.Reactions{llm.Quota: {Waits: true}} },
 			[]string{"429 insufficient quota"}, "the next call asked again"},
 		{"switches the budget silently", func(c *parts) { c.approved = append(slices.Clone(c.approved), llm.Quota) },
@@ -144,6 +146,15 @@ func routeMutations() []mutation {
 			return next.Call(ctx, harmless)
 		}), []string{"outcome unknown of a request that acts"}, "it was sent 3 times"},
 		{"checks no answer", func(c *parts) { c.validate = false }, []string{"fallback answer without a required field"}, "was let through"},
+		{"asks elsewhere what fails everywhere", func(c *parts) {
+			c.route, c.promises.Long = false, false
+			c.reactions = middleware.Reactions{llm.TooLong: anywhere}
+		}, []string{"12 400 the context is too long"}, "what fails everywhere was answered"},
+		{"returns nothing", func(c *parts) {
+			c.wrap = func(llm.Caller) llm.Caller {
+				return llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, nil })
+			}
+		}, []string{"healthy", "refusal", "circuit open", "cancel storm", "oversized input"}, "neither an answer nor an error"},
 		{"sends what is too long", func(c *parts) { c.promises.Window = 100 }, []string{"oversized input"}, "larger window was expected"},
 		{"sends what fits nowhere", func(c *parts) { c.promises.Window, c.promises.Long = 100, false }, []string{"oversized input"},
 			"refused before it is sent"},
@@ -221,6 +232,9 @@ func streamMutations() []mutation {
 				})
 			}
 		}, all, "the account has"},
+		{"asks nobody", func(c *parts) {
+			c.wrap = func(llm.Caller) llm.Caller { return asksNobody }
+		}, append([]string{"malformed tool schema", "caller's deadline"}, all...), ""},
 		{"does not move from a silent provider", func(c *parts) {
 			c.approved = slices.DeleteFunc(slices.Clone(c.approved), func(k llm.Class) bool { return k == llm.Stalled })
 		}, []string{"6 accepts and never answers", "7 headers at once, the first token late"}, "approved for stalled and well"},
@@ -228,6 +242,9 @@ func streamMutations() []mutation {
 			[]string{"4 503 for ever", "16 the account of an answer of the backup", "503 before streaming"}, "backup"},
 	}
 }
+
+// asksNobody is a chain that asks nobody.
+var asksNobody = llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return nil, llm.Invalid })
 
 // herd is a stage that rests what is down, and then lets everybody through at once.
 func herd(rest time.Duration) *llm.Stage {

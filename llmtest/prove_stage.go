@@ -157,7 +157,7 @@ func (p *proving) settle() {
 func (p *proving) pause(d time.Duration) error { return wait(p.ctx, d) }
 
 // guard is how long a call may take before the chain is given up.
-func (p *proving) guard() time.Duration { return 10*time.Second + 4*p.Within }
+func (p *proving) guard() time.Duration { return 10*time.Second + 2*p.silence() }
 
 // slack is by how much what takes d may be late.
 func (p *proving) slack(d time.Duration) time.Duration {

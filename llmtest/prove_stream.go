@@ -139,6 +139,7 @@ func (f streamFault) run(p *proving) error {
 			}
 		}
 		p.observe("%s: %s, %s", m.how, p.counts(), strings.Join(slices.Compact(ends), ", then "))
+		p.expect(p.primary.Count() > 0, "%s: the primary was never asked", m.how)
 		if f.class == llm.Unknown || !p.standsIn(f.class) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/adapters/openai"
 	"github.com/modelchain/llm/middleware"
 )
 
@@ -64,18 +65,22 @@ func TestAChainThatHoldsWholeAnswersBackPasses(t *testing.T) {
 	allPassed(t, Prove(t, c.build), "stream failure after visible tokens")
 }
 
+// notPromised are the conditions of which nothing is known where nothing is promised.
+func notPromised() []string {
+	return []string{
+		"429 with a short wait", "429 with a wait longer than the time left", "unapproved failures", "time-out after a tool committed",
+		"fallback answer without a required field", "circuit open", "attempts", "oversized input",
+	}
+}
+
 // What a chain does not promise is neither passed nor failed.
 func TestWhatIsNotPromisedIsNotClaimed(t *testing.T) {
 	bare := func(s *Staging) (Promises, error) {
 		made, err := soundParts().build(s)
 		return Promises{Caller: made.Caller, Answer: made.Answer, Attempts: 0}, err
 	}
-	unclaimed := []string{
-		"429 with a short wait", "429 with a wait longer than the time left", "unapproved failures", "time-out after a tool committed",
-		"fallback answer without a required field", "circuit open", "attempts", "oversized input",
-	}
 	for _, c := range conditions() {
-		for _, name := range unclaimed {
+		for _, name := range notPromised() {
 			if c.name != name {
 				continue
 			}
@@ -88,6 +93,22 @@ func TestWhatIsNotPromisedIsNotClaimed(t *testing.T) {
 	if (&Report{Rows: []Row{{Verdict: NotClaimed}}}).OK() {
 		t.Error("a report of which nothing passed is OK")
 	}
+}
+
+func TestTheConditionsHoldOnTheResponsesWire(t *testing.T) {
+	c := soundParts()
+	c.model = func(cfg openai.Config) llm.Caller { return openai.NewResponses(cfg) }
+	allPassed(t, Prove(t, c.build))
+}
+
+// A deployment by itself promises nothing, and keeps the laws that need no promise.
+func TestADeploymentAlonePasses(t *testing.T) {
+	report := Prove(t, func(s *Staging) (Promises, error) {
+		return Promises{Caller: &llm.Deployment{
+			Name: "alone", Model: "m", Caller: openai.New(openai.Config{BaseURL: s.Primary.URL + "/v1", APIKey: "k", HTTPClient: s.Primary.Client}),
+		}}, nil
+	})
+	allPassed(t, report, notPromised()...)
 }
 
 func TestTheConditionsHoldOverLoopbackToo(t *testing.T) {
