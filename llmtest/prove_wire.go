@@ -27,7 +27,7 @@ func shortWait(p *proving) error {
 	if p.lacks(p.Retries > 0, "no repetitions are promised") {
 		return nil
 	}
-	wait := 500 * time.Millisecond
+	wait := time.Second
 	if p.Within > 0 {
 		wait = min(p.Within/4, wait)
 	}
@@ -35,45 +35,53 @@ func shortWait(p *proving) error {
 	h := p.ask(false)
 	p.note("told to wait "+wait.String(), h)
 	log := p.primary.Exchanges()
+	most := (wait + time.Second - 1).Truncate(time.Second) // some wires tell whole seconds
 	if len(log) != 2 || !p.answered(h, p.primary) || p.backup.Count() > 0 {
 		p.fail("one repetition that is answered by the primary was expected: %s, %v", p.counts(), h.err)
-	} else if gap := log[1].At.Sub(log[0].At); gap < wait || gap > wait+wait/2+p.slack(wait) {
+	} else if gap := log[1].At.Sub(log[0].At); gap < wait || gap > most+most/2+p.slack(most) {
 		p.fail("the repetition came after %v, and %v was asked for", p.round(gap), wait)
 	}
 	return p.crowd(wait)
 }
 
-// crowd lets many callers be told the same wait.
+// crowd lets many callers be told the same wait. In real time a busy machine lets callers look as if they came at the same
+// time, so there it is tried up to three times; those that do come at the same time do so each time.
 func (p *proving) crowd(wait time.Duration) error {
-	if err := p.fresh(); err != nil {
-		return err
+	tries := 3
+	if p.fake {
+		tries = 1
 	}
-	callers := max(p.Callers, 20) // fewer say little about how they are spread
-	answers := Turn{Wait: Latency{Fixed: wait / 100}}
-	p.primary.say(Turn{Do: DoRateLimited, RetryAfter: wait, Times: callers}, answers)
-	p.crowdOf(callers)
-	log := p.primary.Exchanges()
-	again, most, early := 0, 0, 0
-	for i := range log {
-		if log[i].N <= callers {
+	for {
+		if err := p.fresh(); err != nil {
+			return err
+		}
+		callers := max(p.Callers, 20) // fewer say little about how they are spread
+		again, most, early := p.comeBack(callers, wait)
+		if tries--; tries > 0 && most > callers/2 {
 			continue
 		}
+		p.observe("%d callers at once: %d repetitions, at most %d at the same time", callers, again, most)
+		p.expect(early == 0, "%d repetitions came before the wait was over", early)
+		p.expect(again <= callers, "%d callers made %d repetitions", callers, again)
+		p.expect(most <= callers/2, "%d of %d callers came back at the same time: waits need jitter, or a bound on concurrency", most,
+			callers)
+		return nil
+	}
+}
+
+// comeBack is how many callers came back after a wait, how many at the same time, and how many too early.
+func (p *proving) comeBack(callers int, wait time.Duration) (again, most, early int) {
+	p.primary.say(Turn{Do: DoRateLimited, RetryAfter: wait, Times: callers}, Turn{Wait: Latency{Fixed: wait / 100}})
+	p.crowdOf(callers)
+	log := p.primary.Exchanges()
+	for i := callers; i < len(log); i++ {
 		again++
 		most = max(most, log[i].Concurrent)
 		if log[i].At.Sub(log[0].At) < wait {
 			early++
 		}
 	}
-	p.observe("%d callers at once: %d repetitions, at most %d at the same time", callers, again, most)
-	p.expect(early == 0, "%d repetitions came before the wait was over", early)
-	p.expect(again <= callers, "%d callers made %d repetitions", callers, again)
-	bound := callers / 2
-	if !p.fake { // where a busy machine adds to what is at the same time
-		bound = callers * 3 / 4
-	}
-	p.expect(most <= bound, "%d of %d callers came back at the same time: waits need jitter, or a bound on concurrency", most,
-		callers)
-	return nil
+	return again, most, early
 }
 
 // longWait is a rate limit that outlasts the call.
