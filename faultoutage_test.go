@@ -7,17 +7,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/modelchain/llm/llmtest"
 )
 
 // outage is a primary that is down for a while, with calls four seconds apart, which ask it so often at most meanwhile.
 func outage(down time.Duration, calls, most int) fault {
 	const apart = 4 * time.Second
-	primary := func(x *exchange) {
+	primary := func(x exchange) llmtest.Turn {
 		if x.at < down {
-			refuses(http.StatusServiceUnavailable, "down", "")(x)
-			return
+			return refuses(http.StatusServiceUnavailable, "down", "")(x)
 		}
-		isWell(x)
+		return isWell(x)
 	}
 	return fault{name: fmt.Sprintf("15 the primary is down for %v, %d calls 4 s apart", down, calls), primary: primary, calls: func(r *trial) {
 		all := make([]heard, calls)

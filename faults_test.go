@@ -181,7 +181,9 @@ func from(text, name string) (n int) {
 // fault is a scenario.
 type fault struct {
 	name              string
-	primary, fallback func(*exchange) // nil: it is well
+	primary, fallback script        // nil: it is well
+	noDone            bool          // the primary leaves out the last mark of its answers
+	open              time.Duration // for which it keeps them open after their end
 	window            middleware.CommitConfig
 	calls             func(*trial) // nil: one call, which check looks at
 	check             func(*trial, heard)
@@ -189,13 +191,14 @@ type fault struct {
 
 // run runs a scenario at a pace; over makes the model that a provider is.
 func (f fault) run(t *testing.T, p pace, over func(*testing.T, *faulty) llm.Caller) {
-	provider := func(name string, script func(*exchange)) *faulty {
-		if script == nil {
-			script = isWell
+	provider := func(name string, does script) *faulty {
+		if does == nil {
+			does = isWell
 		}
-		return &faulty{name: name, pace: p, script: script}
+		return &faulty{name: name, pace: p, script: does}
 	}
 	r := &trial{t: t, fault: f, pace: p, primary: provider("primary", f.primary), fallback: provider("fallback", f.fallback)}
+	r.primary.noDone, r.primary.open = f.noDone, f.open
 	primary, fallback := over(t, r.primary), over(t, r.fallback)
 	r.chat = resilient(p, f.window, primary, fallback)
 	r.began = time.Now()
@@ -216,6 +219,7 @@ func TestSixteenFaultsOverLoopback(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			f.run(t, p, func(t *testing.T, provider *faulty) llm.Caller {
+				provider.start(t, llmtest.NewProvider)
 				s := httptest.NewServer(provider)
 				t.Cleanup(s.Close)
 				return model(s.URL, s.Client())
@@ -236,5 +240,6 @@ func TestSixteenFaultsInFakeTime(t *testing.T) {
 }
 
 func overMemory(t *testing.T, provider *faulty) llm.Caller {
+	provider.start(t, llmtest.NewPipeProvider)
 	return model("http://"+provider.name, llmtest.ServePipe(t, provider))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/middleware"
 )
 
@@ -28,9 +29,8 @@ func faults() []fault {
 func refusals() []fault {
 	limited := refuses(http.StatusTooManyRequests, "Rate limit reached", "rate_limit_exceeded")
 	return []fault{
-		{name: "1 429 with Retry-After 2, then fine", primary: first(1, func(x *exchange) {
-			x.retryAfter(2 * time.Second)
-			limited(x)
+		{name: "1 429 with Retry-After 2, then fine", primary: first(1, func(x exchange) llmtest.Turn {
+			return llmtest.Turn{Do: llmtest.DoRateLimited, RetryAfter: x.by.pace.of(2 * time.Second)}
 		}), check: func(r *trial, h heard) {
 			r.served(h, "primary")
 			r.account(h, 2, 0)
@@ -63,7 +63,7 @@ func refusals() []fault {
 			r.account(h, 3, 1)
 			r.within(h, "the call", h.took, leastWaits+answerTakes, mostWaits+answerTakes)
 		}},
-		{name: "5 TCP reset before headers once", primary: first(1, (*exchange).reset), check: func(r *trial, h heard) {
+		{name: "5 TCP reset before headers once", primary: first(1, func(exchange) llmtest.Turn { return llmtest.Turn{Do: llmtest.DoReset} }), check: func(r *trial, h heard) {
 			r.served(h, "primary")
 			r.account(h, 2, 0)
 			if rows := h.rows(); len(rows) > 0 {
@@ -91,21 +91,17 @@ func silences() []fault {
 			r.left(h)
 		}
 	}
-	silent := func(x *exchange) {
-		if x.say(20) && x.pause(30*time.Second) {
-			isWell(x)
-		}
-	}
+	silent := breaking(llmtest.DoStall, 20, 30*time.Second)
 	const (
 		begun = 20 * perWord
 		late  = idle / 20 // as AttemptTimeoutConfig.Idle says
 	)
 	return []fault{
-		{name: "6 accepts and never answers", primary: func(x *exchange) { x.pause(120 * time.Second) }, check: rescued(firstToken)},
-		{name: "7 headers at once, the first token after 20 s", primary: func(x *exchange) {
-			if x.open(); x.pause(20 * time.Second) {
-				isWell(x)
-			}
+		{name: "6 accepts and never answers", primary: breaking(llmtest.DoSilence, 0, 2*time.Minute), check: rescued(firstToken)},
+		{name: "7 headers at once, the first token after 20 s", primary: func(x exchange) llmtest.Turn {
+			t := isWell(x)
+			t.First.Fixed = x.by.pace.of(20 * time.Second)
+			return t
 		}, check: rescued(firstToken)},
 		{name: "9 silent after 20 tokens for 30 s", primary: silent, check: func(r *trial, h heard) {
 			r.served(h, "fallback")
@@ -132,8 +128,8 @@ func (r *trial) left(h heard) {
 	deadline := time.Now().Add(r.pace.of(r.pace.slack))
 	for {
 		log := r.primary.seen()
-		if len(log) > 0 && log[0].said == "the client left" || !time.Now().Before(deadline) {
-			r.expect(len(log) > 0 && log[0].said == "the client left", h, "the connection of the stalled attempt to be closed")
+		if len(log) > 0 && log[0].HungUp || !time.Now().Before(deadline) {
+			r.expect(len(log) > 0 && log[0].HungUp, h, "the connection of the stalled attempt to be closed")
 			return
 		}
 		<-time.NewTimer(time.Millisecond).C
@@ -153,19 +149,7 @@ func (r *trial) continued(h heard, at int) {
 
 // breaks are streams that go wrong.
 func breaks() []fault {
-	dies := func(x *exchange) {
-		if x.say(40) {
-			x.reset()
-		}
-	}
-	noDone := func(rest time.Duration) func(*exchange) {
-		return func(x *exchange) {
-			if x.say(words) {
-				x.end()
-				x.pause(rest)
-			}
-		}
-	}
+	dies := breaking(llmtest.DoResetBody, 40, 0)
 	finished := func(r *trial, h heard) {
 		r.served(h, "primary")
 		r.account(h, 1, 0)
@@ -180,7 +164,7 @@ func breaks() []fault {
 			r.continued(h, 40)
 			r.within(h, "the call", h.took, answerTakes, answerTakes)
 		}},
-		{name: "8 the stream ends in order after 40 of 60 tokens", primary: func(x *exchange) { x.say(40) }, check: func(r *trial, h heard) {
+		{name: "8 the stream ends in order after 40 of 60 tokens", primary: breaking(llmtest.DoCut, 40, 0), check: func(r *trial, h heard) {
 			r.served(h, "fallback")
 			r.account(h, 1, 1)
 			r.continued(h, 40)
@@ -196,13 +180,7 @@ func breaks() []fault {
 			r.account(h, 2, 0)
 			r.within(h, "the call", h.took, cut+leastWaits/3+answerTakes, cut+mostWaits/3+answerTakes)
 		}},
-		{name: "10 the tenth event is invalid JSON, the rest fine", primary: func(x *exchange) {
-			if x.say(9) {
-				x.send(`{"choices":[{"index":0,"delta":{"content":" p0`)
-				x.prefix += "damaged "
-				isWell(x)
-			}
-		}, calls: func(r *trial) {
+		{name: "10 the tenth event is invalid JSON, the rest fine", primary: breaking(llmtest.DoMalformed, 9, 0), calls: func(r *trial) {
 			h := r.call(r.t.Context())
 			r.sane(h)
 			r.served(h, "fallback")
@@ -212,8 +190,8 @@ func breaks() []fault {
 			r.served(again, "fallback")
 			r.expect(len(r.primary.seen()) == 3, again, "the next call to be answered while the primary rests")
 		}},
-		{name: "11 a complete stream without [DONE]", primary: noDone(0), check: finished},
-		{name: "11 a complete stream without [DONE] that stays open", primary: noDone(2 * time.Minute), check: finished},
+		{name: "11 a complete stream without [DONE]", noDone: true, check: finished},
+		{name: "11 a complete stream without [DONE] that stays open", noDone: true, open: 2 * time.Minute, check: finished},
 	}
 }
 
@@ -243,18 +221,13 @@ func verdicts() []fault {
 			},
 		},
 		{
-			name: "14 the stream is cut and the fallback rejects the prefix",
-			primary: func(x *exchange) {
-				if x.say(40) {
-					x.reset()
-				}
-			},
-			fallback: func(x *exchange) {
+			name:    "14 the stream is cut and the fallback rejects the prefix",
+			primary: breaking(llmtest.DoResetBody, 40, 0),
+			fallback: func(x exchange) llmtest.Turn {
 				if x.prefix != "" {
-					refused(x)
-					return
+					return refused(x)
 				}
-				isWell(x)
+				return isWell(x)
 			},
 			check: func(r *trial, h heard) {
 				r.account(h, 1, 1)

@@ -1,0 +1,232 @@
+package llmtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/middleware"
+)
+
+// allPassed fails for each row that did not pass, but for those that were not to be claimed.
+func allPassed(t *testing.T, report *Report, unclaimed ...string) {
+	t.Helper()
+	if len(report.Rows) != len(conditions()) {
+		t.Errorf("%d rows of %d conditions", len(report.Rows), len(conditions()))
+	}
+	open := map[string]bool{}
+	for _, name := range unclaimed {
+		open[name] = true
+	}
+	for _, r := range report.Rows {
+		want := Passed
+		if open[r.Condition] {
+			want = NotClaimed
+		}
+		if r.Verdict != want {
+			t.Errorf("%v was expected\n%v", want, r.String())
+		}
+	}
+}
+
+func TestAChainThatKeepsItsPromisesPassesThemAll(t *testing.T) {
+	report := Prove(t, soundParts().build)
+	allPassed(t, report)
+	for _, r := range report.Rows {
+		if r.Observed == "" {
+			t.Errorf("nothing was observed of %s", r.Condition)
+		}
+	}
+}
+
+func TestAChainThatContinuesAnswersPasses(t *testing.T) {
+	c := soundParts()
+	c.promises.Continues = true
+	c.validate, c.promises.Lacking = false, ""
+	report := Prove(t, c.build)
+	allPassed(t, report, "fallback answer without a required field")
+	for _, r := range report.Rows {
+		if r.Condition == "stream failure after visible tokens" && !strings.Contains(r.Observed, "an answer that was continued") {
+			t.Error(r.String())
+		}
+	}
+}
+
+func TestAChainThatHoldsWholeAnswersBackPasses(t *testing.T) {
+	c := soundParts()
+	c.window, c.promises.Held = middleware.CommitConfig{Whole: true}, -1
+	allPassed(t, Prove(t, c.build), "stream failure after visible tokens")
+}
+
+// notPromised are the conditions of which nothing is known where nothing is promised.
+func notPromised() []string {
+	return []string{
+		"429 with a short wait", "429 with a wait longer than the time left", "unapproved failures", "time-out after a tool committed",
+		"fallback answer without a required field", "circuit open", "attempts", "oversized input",
+	}
+}
+
+// What a chain does not promise is neither passed nor failed.
+func TestWhatIsNotPromisedIsNotClaimed(t *testing.T) {
+	bare := func(s *Staging) (Promises, error) {
+		made, err := soundParts().build(s)
+		return Promises{Caller: made.Caller, Answer: made.Answer, Attempts: 0}, err
+	}
+	for _, c := range conditions() {
+		for _, name := range notPromised() {
+			if c.name != name {
+				continue
+			}
+			row, err := c.prove(t, bare)
+			if err != nil || row.Verdict != NotClaimed || row.Observed == "" {
+				t.Errorf("%v, %v", row.String(), err)
+			}
+		}
+	}
+	if (&Report{Rows: []Row{{Verdict: NotClaimed}}}).OK() {
+		t.Error("a report of which nothing passed is OK")
+	}
+}
+
+func TestTheConditionsHoldOnTheResponsesWire(t *testing.T) {
+	c := soundParts()
+	c.model = func(cfg openai.Config) llm.Caller { return openai.NewResponses(cfg) }
+	allPassed(t, Prove(t, c.build))
+}
+
+// A deployment by itself promises nothing, and keeps the laws that need no promise.
+func TestADeploymentAlonePasses(t *testing.T) {
+	report := Prove(t, func(s *Staging) (Promises, error) {
+		return Promises{Caller: &llm.Deployment{
+			Name: "alone", Model: "m", Caller: openai.New(openai.Config{BaseURL: s.Primary.URL + "/v1", APIKey: "k", HTTPClient: s.Primary.Client}),
+		}}, nil
+	})
+	allPassed(t, report, notPromised()...)
+}
+
+func TestTheConditionsHoldOverLoopbackToo(t *testing.T) {
+	c := soundParts()
+	c.retry.Base, c.cooldown.Rest, c.promises.Rest = 10*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond
+	c.total, c.promises.Within = 2*time.Second, 2*time.Second
+	c.limits = middleware.AttemptTimeoutConfig{FirstToken: 200 * time.Millisecond, Idle: 200 * time.Millisecond, Total: time.Second}
+	report, err := ProveLoopback(t.Context(), c.build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allPassed(t, report)
+}
+
+func TestAChainThatCannotBeBuiltIsAnError(t *testing.T) {
+	broken := errors.New("no such card")
+	if _, err := ProveLoopback(t.Context(), func(*Staging) (Promises, error) { return Promises{}, broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	_, err := ProveLoopback(t.Context(), func(*Staging) (Promises, error) { return Promises{}, nil })
+	if err == nil || !strings.Contains(err.Error(), "let build set Promises.Caller") {
+		t.Errorf("%v", err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := ProveLoopback(ctx, soundParts().build); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// someRows have all that XML has to escape, and what it cannot hold.
+func someRows() *Report {
+	return &Report{Rows: []Row{
+		{Condition: "a < b & \"c\"", Expected: "x > 1", Observed: "]]> \x00 \x1b[31m \xff", Took: 1500 * time.Millisecond},
+		{Condition: "broken", Expected: "whole", Observed: "cut", Verdict: Failed, Wrong: []string{"one <b>", "two"}, Took: time.Second},
+		{Condition: "queue", Verdict: NotClaimed, Observed: "no queue is promised"},
+	}}
+}
+
+func TestJUnitIsWellFormedAndHoldsEverything(t *testing.T) {
+	var out bytes.Buffer
+	if err := someRows().WriteJUnit(&out, `support & "co"`); err != nil {
+		t.Fatal(err)
+	}
+	dec := xml.NewDecoder(bytes.NewReader(out.Bytes()))
+	for {
+		if _, err := dec.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, out.String())
+		}
+	}
+	var got junitSuites
+	if err := xml.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	s := got.Suite
+	if s.Name != `support & "co"` || s.Tests != 3 || s.Failures != 1 || s.Skipped != 1 || s.Time != "2.500" || len(s.Cases) != 3 {
+		t.Errorf("%+v", s)
+	}
+	first, failed, skipped := s.Cases[0], s.Cases[1], s.Cases[2]
+	if first.Name != "a < b & \"c\"" || first.Time != "1.500" || first.Failure != nil || first.Skipped != nil ||
+		!strings.Contains(first.Out, "]]> \uFFFD \uFFFD[31m \uFFFD") {
+		t.Errorf("%+v", first)
+	}
+	if failed.Failure == nil || failed.Failure.Text != "one <b>\ntwo" || failed.Failure.Message != "whole" || failed.Skipped != nil {
+		t.Errorf("%+v", failed)
+	}
+	if skipped.Skipped == nil || skipped.Skipped.Message != "not claimed: no queue is promised" || skipped.Failure != nil {
+		t.Errorf("%+v", skipped)
+	}
+}
+
+func TestTheTextSaysWhatWasExpectedAndObserved(t *testing.T) {
+	var out strings.Builder
+	if err := someRows().WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"failed       broken\n    expected: whole\n    observed: cut\n    wrong:    one <b>\n    wrong:    two\n",
+		"not claimed  queue\n", "1 passed, 1 failed, 1 not claimed\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+	if someRows().OK() {
+		t.Error("a report with a failure is OK")
+	}
+}
+
+// full is a writer that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	if err := someRows().WriteText(full{}); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("%v", err)
+	}
+	if err := someRows().WriteJUnit(full{}, "s"); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The tool is heard of the second time only.
+func TestTheFirstRunOfTheToolIsNotHeardOf(t *testing.T) {
+	var e Effect
+	if done, err := e.Look(t.Context(), "k"); done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	if err := e.Run(t.Context(), "k"); !errors.Is(err, context.DeadlineExceeded) || llm.ClassOf(err) != llm.Exhausted {
+		t.Errorf("%v", err)
+	}
+	if done, err := e.Look(t.Context(), "k"); !done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	if err := e.Run(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+}
