@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,7 +250,8 @@ func (rt *route) over(now time.Time) *llm.Error {
 	if rt.until.IsZero() || now.Before(rt.until) {
 		return nil
 	}
-	return &llm.Error{Class: llm.Unsupported, Message: "its approval ended on " + rt.until.UTC().Format(time.RFC3339)}
+	why := cmp.Or(rt.ended, "its approval ended on "+rt.until.UTC().Format(time.RFC3339))
+	return &llm.Error{Class: llm.Unsupported, Message: why}
 }
 
 // afford takes what a move to rt costs from its budget, or says why it cannot.

@@ -71,7 +71,8 @@ func (n *onion) build() *llm.Pipeline {
 	for _, r := range n.roles() {
 		roles[r.path] = n.standIn(r.path, r.route, stacks[r.route])
 		if r.path != "long_context" {
-			callers = append(callers, middleware.Route{Caller: roles[r.path], For: r.classes})
+			end := n.equal.until[r.path]
+			callers = append(callers, middleware.Route{Caller: stacks[r.route], For: r.classes, Until: end.at, Ended: end.told()})
 		}
 	}
 	inner := callers[0]

@@ -34,6 +34,9 @@ type ending struct {
 // over reports whether time has taken the route at a moment.
 func (e ending) over(now time.Time) bool { return !e.at.IsZero() && !now.Before(e.at) }
 
+// told is what accounts say of a route that time has taken.
+func (e ending) told() string { return e.String() + "; " + e.mend }
+
 // String says until when the contract was satisfied and what ended then.
 func (e ending) String() string {
 	return fmt.Sprintf("it satisfied the contract until %s: %s", contract.Time(e.at), e.why)
@@ -248,13 +251,12 @@ func (n *noted) Open(name string) (fs.File, error) {
 
 // untilStage is the stage "satisfies", which takes a route from a role when its approval or its evaluation has run out.
 func untilStage(name string, end ending) llm.Stage {
-	why := end.String() + "; " + end.mend
 	return llm.Stage{Name: "satisfies", Config: "until " + contract.Time(end.at).String(), Wrap: func(next llm.Caller) llm.Caller {
 		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
 			if !end.over(time.Now()) {
 				return next.Call(ctx, req)
 			}
-			e := &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: name, Message: why}
+			e := &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: name, Message: end.told()}
 			return nil, req.Accounted().Skip(e)
 		})
 	}}
