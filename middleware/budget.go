@@ -94,8 +94,11 @@ func (c BudgetConfig) Room() Room {
 //
 // Streams: the same. It belongs inside telemetry, outside deadline and everything that repeats or moves a call. It never ends
 // an attempt that has begun, apart from Elapsed, so an answer that is longer than reserved for can exceed a ceiling by that
-// much. Within another stage of the same Budget it does nothing.
+// much. Within another stage of the same Budget it does nothing. It panics if NewBudget did not make the Budget.
 func (b *Budget) Stage() llm.Stage {
+	if b == nil || b.began.IsZero() {
+		panic("llm/middleware: Budget: it has no ceiling; make it with NewBudget")
+	}
 	return budgetStage(b.cfg, func(*llm.Request) *Budget { return b })
 }
 

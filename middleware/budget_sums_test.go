@@ -146,6 +146,15 @@ func TestBudgetPanicsOnAmountsThatAreNone(t *testing.T) {
 	}
 }
 
+// Without NewBudget there is no ceiling, which nobody means.
+func TestBudgetThatNobodyMadePanics(t *testing.T) {
+	for _, b := range []*middleware.Budget{nil, {}} {
+		if got := panicOf(func() { b.Stage() }); !strings.Contains(got, "Budget: ") || !strings.Contains(got, "NewBudget") {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 func TestBudgetTwiceInTheWayOfACallCountsOnce(t *testing.T) {
 	b := middleware.NewBudget(middleware.BudgetConfig{Attempts: 3, Tokens: 700})
 	model := llmtest.Script(used(100, 100))

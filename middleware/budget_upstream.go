@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 )
@@ -27,8 +28,9 @@ func UpstreamAttempts(h http.Header) int {
 	most := 0
 	for header, mine := range map[string]int{AttemptsHeader: 0, "X-Stainless-Retry-Count": 0, "X-Envoy-Attempt-Count": 1} {
 		for _, v := range h.Values(header) {
-			if n, err := strconv.Atoi(v); err == nil {
-				most = max(most, n-mine)
+			n, err := strconv.Atoi(v)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // n is then the largest or smallest
+				most = max(most, max(n, 0)-mine)
 			}
 		}
 	}

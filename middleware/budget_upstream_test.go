@@ -43,3 +43,18 @@ func TestWriteAttemptsLeavesNothingOfAnEarlierRequest(t *testing.T) {
 		}
 	}
 }
+
+// What is too large for an int is no reason to begin again with all attempts, nor is what is too small.
+func TestUpstreamAttemptsOfAnyLength(t *testing.T) {
+	for value, want := range map[string]int{
+		"99999999999999999999": 1000, "9223372036854775807": 1000, "-9223372036854775808": 0, "-99999999999999999999": 0, "1e3": 0,
+	} {
+		for _, header := range []string{middleware.AttemptsHeader, "X-Stainless-Retry-Count", "X-Envoy-Attempt-Count"} {
+			h := http.Header{}
+			h.Set(header, value)
+			if got := middleware.UpstreamAttempts(h); got != want {
+				t.Errorf("%s: %s: %d, want %d", header, value, got, want)
+			}
+		}
+	}
+}
