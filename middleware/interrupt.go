@@ -34,8 +34,8 @@ type InterruptConfig struct {
 // whole answer, Continued, with the usage of all its attempts. Nothing is continued within or after a tool call or a
 // refusal, before the first word of text, for a request that is ReplayUnsafe, or without time and attempts left; and only
 // what broke off by itself (Interrupted, Stalled). A rest of [Cooldowns] keeps a continuation out, save one that the break
-// of this stream alone began: there its continuation is the first probe, once. If no continuation succeeds, the break is the caller's error, never what a
-// continuation failed with.
+// of this stream alone began: there its continuation is the first probe, once. If no continuation succeeds, the break is the
+// caller's error, never what a continuation failed with.
 //
 // To begin again instead, hold the whole answer back: see [Commit].
 //
