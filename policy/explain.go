@@ -12,8 +12,8 @@ import (
 	"github.com/modelchain/llm/policy/contract"
 )
 
-// State is what a call of a workflow begins with, as [middleware.Decide] and [middleware.Replay] want it. Routes that time has taken
-// from the workflow are denied; what rests is not looked at.
+// State is what a call of a workflow begins with, as [middleware.Decide] and [middleware.Replay] want it. Routes that time has
+// taken from the workflow are denied; what rests is not looked at.
 func (s *Set) State(workflow string) (middleware.State, error) {
 	f, err := s.flow(workflow)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Set) Explain(workflow string) (string, error) {
 		fmt.Fprintf(&b, "  fails closed on %s\n", strings.Join(c.Closed, ", "))
 	}
 	if c.ReplaySafe == "request_sent" {
-		b.WriteString("  repeats and moves only what no provider can have acted on: below, a failure is of that kind where there is one\n")
+		b.WriteString("  repeats and moves only what no provider can have acted on; below, a failure is such a one if it can be\n")
 	}
 	b.WriteByte('\n')
 	state := f.state(now)

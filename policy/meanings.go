@@ -22,7 +22,7 @@ var meanings = map[string]string{
 		" as long as the provider cannot have acted on it",
 	"card.primary":           "the route that is called first; the first route that is listed if absent",
 	"card.allowed_fallbacks": "the routes that may stand in, in order, each for its reasons only",
-	"card.long_context":      "the route for requests that do not fit the window of the primary, and for what reactions move to a larger one",
+	"card.long_context":      "the route for what does not fit the window of the primary, and for what reactions move to a larger one",
 	"card.queue_after_ms": "the wait from which on work that time may mend is queued, in " +
 		"milliseconds; 0 for any wait; no queue if " +
 		"null or absent",
@@ -33,8 +33,9 @@ var meanings = map[string]string{
 	"card.cooldown":       "resting a route that failed for good",
 	"card.timeouts":       "limits on one attempt; 15 seconds in all if none is set",
 	"card.stream":         "what is held back of a stream, and what one that broke ends in",
-	"card.journal":        "how the journal that the program gives is kept: durable before anything goes on, else refused, if absent",
-	"card.reactions":      "what a class of failure leads to, by reason word or class, where that differs from the table",
+	"card.journal": "how the journal that the program gives is kept: durable before anything goes on, else refused, " +
+		"if absent",
+	"card.reactions": "what a class of failure leads to, by reason word or class, where that differs from the table",
 
 	"journal.acknowledge": "what a call waits for: all of its rows, the row that an attempt begins, or none",
 	"journal.on_failure":  "what happens while the journal cannot be written: no provider is called, or calls go on with an alarm",

@@ -86,10 +86,10 @@ func Load(path string, o Options) (*Set, error) {
 
 // Reload reads the files again, and those of the keys. If anything is wrong it returns an error, and what was loaded goes on.
 //
-// Calls under way end on the onion that they began with; those that begin later get the new one. A workflow whose card and
-// routes have not changed keeps its onion and all that it has learned. Else it is built anew; rests, retry budgets and last good
-// answers are kept, and those of a route whose definition or key has changed begin afresh. Last good answers end with the contract
-// that they were checked against.
+// Calls under way end on the onion that they began with; those that begin later get the new one. A workflow whose card and routes
+// have not changed keeps its onion and all that it has learned. Else it is built anew; rests, retry budgets and last good answers
+// are kept, and those of a route whose definition or key has changed begin afresh. Last good answers end with the contract that
+// they were checked against.
 func (s *Set) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
