@@ -105,7 +105,8 @@ type Deployment struct {
 	// Counter counts requests against Window. nil: the counter of a token router around it; without one the window is not
 	// checked.
 	Counter TokenCounter
-	Price   Price
+	// Price is what it takes for a million tokens, in US dollars. The zero value: unknown.
+	Price Price
 	// Has is what it can do. 0: unknown, not checked.
 	Has Capabilities
 	// Quota and Credential are names shared with the deployments that share this one's rate limits or its key: a rate limit
@@ -136,6 +137,9 @@ func (d *Deployment) check() error {
 		return fmt.Errorf("Deployment %q has no Caller; set it to an adapter", d.Name)
 	case d.Window < 0 || d.MaxOutput < 0:
 		return fmt.Errorf("Deployment %q has a negative Window or MaxOutput; use 0 for unknown", d.Name)
+	case !d.Price.sound():
+		return fmt.Errorf("Deployment %q has a negative, infinite or NaN amount in its Price %+v; use US dollars for a million "+
+			"tokens, or leave it out if nobody knows", d.Name, d.Price)
 	}
 	return nil
 }
@@ -213,20 +217,21 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 		end()
 		return nil, e
 	}
+	l := leafCall{d: d, a: a, req: r}
 	defer func() {
 		if !ended { // the goroutine is ending: runtime.Goexit, or a panic of the sink on its way out
 			a.Took, a.Commit = time.Since(a.Start), CommitUnknown
-			a.Err = d.fail(Unknown, "the goroutine of the call ended")
+			a.Err, a.output = d.fail(Unknown, "the goroutine of the call ended"), l.output(&a.Usage, nil)
 			end()
 		}
 	}()
-	l := leafCall{d: d, a: a, req: r}
 	resp, err := l.call(actx)
 	a.Took, a.reading = time.Since(a.Start), l.tap.read()
 	if err != nil {
 		e := l.failed(ctx, gates, err)
 		a.Class, a.Status, a.RequestID = e.Class, e.Evidence.Status, e.RequestID
 		a.Usage, a.Commit, a.Err = e.Usage, e.Commit, e
+		a.output = l.output(&a.Usage, e.Partial)
 		a.CostUSD, _ = d.Price.Cost(a.Usage)
 		cp := *e
 		cp.Attempts = end()
@@ -234,6 +239,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	}
 	a.Usage, a.RequestID, a.Commit, a.Status = resp.Usage, resp.RequestID, Committed, resp.Status
 	a.CostUSD, _ = d.Price.Cost(a.Usage)
+	a.output = l.output(&a.Usage, resp)
 	out.Response = *resp
 	out.Deployment, out.call, out.Attempts = d.Name, c, end()
 	if out.Response.Model == "" {
@@ -277,7 +283,7 @@ func (d *Deployment) Accepts(ctx context.Context, r *Request) error {
 
 // refuse says why d cannot serve r. Nothing is sent and nothing is spent.
 func (d *Deployment) refuse(ctx context.Context, r *Request) *Error {
-	if err := d.check(); err != nil && d.Caller == nil {
+	if err := d.check(); err != nil && (d.Caller == nil || !d.Price.sound()) { // what a chain has not checked
 		return &Error{Class: Invalid, Message: err.Error()}
 	}
 	if r.scope.extras().do == nil {

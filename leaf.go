@@ -17,6 +17,8 @@ type leafCall struct {
 	a   *Attempt
 	req *Request // what Caller is given
 	tap *sinkTap // nil: nobody streams
+
+	whole *Response // the answer as it came, of use or not
 }
 
 // sinkTap is the sink that a model is given.
@@ -25,6 +27,7 @@ type sinkTap struct {
 	a      *Attempt
 	next   Sink
 	n      int
+	bytes  int // of what the deltas carry
 	inside bool
 	err    error
 
@@ -42,6 +45,10 @@ func (s *sinkTap) sink(d Delta) error {
 		return s.err
 	}
 	s.n++
+	s.bytes += len(d.Text)
+	if d.Call != nil {
+		s.bytes += len(d.Call.Name) + len(d.Call.Arguments)
+	}
 	s.inside = true
 	err := s.next(d)
 	s.inside = false
@@ -101,6 +108,33 @@ func (l *leafCall) handed() int {
 	return l.tap.n
 }
 
+// output is how many bytes of the answer came, if used does not tell. part is what there is of it, or nil.
+func (l *leafCall) output(used *Usage, part *Response) uint32 {
+	if used.Output > 0 {
+		return 0
+	}
+	n := max(bytesOf(l.whole), bytesOf(part))
+	if l.tap != nil {
+		n = max(n, l.tap.bytes)
+	}
+	return uint32(min(n, math.MaxInt32))
+}
+
+// bytesOf is how many bytes the model wrote for r.
+func bytesOf(r *Response) int {
+	if r == nil {
+		return 0
+	}
+	n := len(r.Refusal)
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if n += len(p.Text); p.Call != nil {
+			n += len(p.Call.Name) + len(p.Call.Arguments)
+		}
+	}
+	return n
+}
+
 func (l *leafCall) sinkErr() error {
 	if l.tap == nil {
 		return nil
@@ -141,6 +175,7 @@ func (l *leafCall) call(ctx context.Context) (resp *Response, err error) {
 	if e, ok := err.(*Error); ok && e == nil { //nolint:errorlint // the nil pointer itself
 		return nil, &Error{Class: BadOutput, Commit: CommitUnknown, Message: "the model's Caller returned a nil *llm.Error"}
 	}
+	l.whole = resp
 	switch {
 	case err != nil:
 		return nil, err
@@ -246,16 +281,12 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 	if e := ContextError(ctx, err); e != nil {
 		return e
 	}
-	for n := gates; n != nil; n = n.next {
-		if c, ok := n.gate.(Classifier); ok {
-			if e := c.Classify(ctx, l.d, err); e != nil {
-				return e
-			}
-		}
+	e, known := verdict(ctx, l.d, gates, err), true
+	if e == nil {
+		e = CopyError(err)
+		_, known = errors.AsType[*Error](err)
 	}
-	e := CopyError(err)
 	// The caller is still there, so a context that has ended was the model's own, or that of a proxy on the way.
-	_, known := errors.AsType[*Error](err)
 	switch {
 	case e.Class == Canceled && e.Evidence.Status != 0:
 		e.Class, e.Owner, e.Commit = Unavailable, OwnerTransient, max(e.Commit, CommitUnknown)
@@ -263,4 +294,16 @@ func (l *leafCall) classified(ctx context.Context, gates *gateNode, err error) *
 		e.Class = Unknown
 	}
 	return e
+}
+
+// verdict is err as the newest gate that has a say in its class has it. nil: none has.
+func verdict(ctx context.Context, d *Deployment, gates *gateNode, err error) *Error {
+	for n := gates; n != nil; n = n.next {
+		if c, ok := n.gate.(Classifier); ok {
+			if e := c.Classify(ctx, d, err); e != nil {
+				return e
+			}
+		}
+	}
+	return nil
 }

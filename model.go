@@ -317,6 +317,7 @@ type Attempt struct {
 	Class     Class
 	Commit    CommitState
 	reading   uint32 // ms that the reader of the stream had, about
+	output    uint32 // bytes that came of an answer whose output Usage does not tell
 	Status    int
 	RequestID string
 	Usage     Usage
@@ -331,6 +332,11 @@ type Attempt struct {
 func (a *Attempt) Answering() time.Duration {
 	return max(a.Took-time.Duration(a.reading)*time.Millisecond, a.FirstDelta, 0)
 }
+
+// OutputBytes is how much of an answer came where Usage does not tell its output, as far as known, up to 2 GiB: text,
+// reasoning, refusal and tool calls, also those of a part that broke off or of an answer that was of no use. 0: Usage tells, or
+// nothing came.
+func (a *Attempt) OutputBytes() int { return int(a.output) }
 
 func made(as []Attempt) int {
 	n := 0

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -40,15 +41,19 @@ type Budget struct {
 	reserved llm.Spending
 }
 
-// NewBudget is a budget of which nothing is spent. It panics on negative amounts and without any ceiling.
+// NewBudget is a budget of which nothing is spent. It panics on amounts that are none (negative, infinite, NaN), in the Price
+// too, and without any ceiling.
 func NewBudget(cfg BudgetConfig) *Budget {
 	cfg.check()
 	return &Budget{cfg: cfg, began: time.Now()}
 }
 
 func (c *BudgetConfig) check() {
+	_, priced := c.Price.Cost(llm.Usage{})
 	switch {
-	case c.Attempts < 0 || c.Elapsed < 0 || c.Tokens < 0 || c.Output < 0 || !(c.CostUSD >= 0):
+	case c.Price != (llm.Price{}) && !priced:
+		panic(fmt.Sprintf("llm/middleware: Budget: Price %+v: use US dollars for a million tokens, or leave it out", c.Price))
+	case c.Attempts < 0 || c.Elapsed < 0 || c.Tokens < 0 || c.Output < 0 || !(c.CostUSD >= 0 && c.CostUSD <= math.MaxFloat64):
 		panic(fmt.Sprintf("llm/middleware: Budget: Attempts %d, Elapsed %v, Tokens %d, CostUSD %v, Output %d: use 0 for no ceiling",
 			c.Attempts, c.Elapsed, c.Tokens, c.CostUSD, c.Output))
 	case c.Attempts == 0 && c.Elapsed == 0 && c.Tokens == 0 && c.CostUSD == 0:
@@ -83,20 +88,25 @@ func (c BudgetConfig) Room() Room {
 // money is spent. When Elapsed is over, the context of the calls ends.
 //
 // What is reserved is the worst case: all of the input and the longest answer. Attempts that were canceled or broke off
-// after the provider had them are charged with what is known of them, at least their input. An attempt whose price is not
-// known is not made if there is a ceiling of money.
+// after the provider had them are charged with what is known of them, at least their input. What nobody reports is estimated:
+// the input as reserved, and the output by the text that came, a token for every three bytes. An attempt whose price is not
+// known is not made if there is a ceiling of money. A ceiling of money holds to a billionth of it.
 //
 // Streams: the same. It belongs inside telemetry, outside deadline and everything that repeats or moves a call. It never ends
 // an attempt that has begun, apart from Elapsed, so an answer that is longer than reserved for can exceed a ceiling by that
-// much.
+// much. Within another stage of the same Budget it does nothing. It panics if NewBudget did not make the Budget.
 func (b *Budget) Stage() llm.Stage {
+	if b == nil || b.began.IsZero() {
+		panic("llm/middleware: Budget: it has no ceiling; make it with NewBudget")
+	}
 	return budgetStage(b.cfg, func(*llm.Request) *Budget { return b })
 }
 
-// EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent.
+// EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent, as if by
+// [Budget.Charge]. Several are several budgets, each of which counts every attempt that passes it.
 func EachBudget(cfg BudgetConfig) llm.Stage {
 	cfg.check()
-	return budgetStage(cfg, func(r *llm.Request) *Budget { return &Budget{cfg: cfg, began: time.Now(), spent: r.Spent} })
+	return budgetStage(cfg, func(r *llm.Request) *Budget { return &Budget{cfg: cfg, began: time.Now(), spent: charged(r.Spent)} })
 }
 
 func budgetStage(cfg BudgetConfig, of func(*llm.Request) *Budget) llm.Stage {
@@ -120,6 +130,9 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		return s.next.Call(ctx, nil)
 	}
 	b, limited := s.of(req), ctx
+	if b.counts(req) {
+		return s.next.Call(ctx, req)
+	}
 	if s.cfg.Elapsed > 0 {
 		end := b.began.Add(s.cfg.Elapsed)
 		if theirs, ok := ctx.Deadline(); !ok || end.Before(theirs) {
@@ -139,6 +152,16 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	return resp, nil
 }
 
+// counts reports whether b is in force for r.
+func (b *Budget) counts(r *llm.Request) bool {
+	for g := range r.Gates() {
+		if in, ok := g.(*budgetGate); ok && in.Budget == b {
+			return true
+		}
+	}
+	return false
+}
+
 // Spent is what was spent so far, without what is reserved for attempts under way.
 func (b *Budget) Spent() llm.Spending {
 	b.mu.Lock()
@@ -147,11 +170,21 @@ func (b *Budget) Spent() llm.Spending {
 }
 
 // Charge adds what was spent elsewhere on the same work, such as the attempts of an upstream client (see
-// [UpstreamAttempts]). It may exceed a ceiling; then nothing more is started.
+// [UpstreamAttempts]). It may exceed a ceiling; then nothing more is started. Nothing is given back: negative amounts count
+// as 0. Money that is NaN is more than there is.
 func (b *Budget) Charge(s llm.Spending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spent = b.spent.Add(s)
+	b.spent = b.spent.Add(charged(s))
+}
+
+// charged is s as a ledger takes it in.
+func charged(s llm.Spending) llm.Spending {
+	s.Attempts, s.Tokens, s.CostUSD = max(s.Attempts, 0), max(s.Tokens, 0), max(s.CostUSD, 0)
+	if math.IsNaN(s.CostUSD) {
+		s.CostUSD = math.Inf(1)
+	}
+	return s
 }
 
 // String is what is spent of what: "2 of 3 attempts, 1200 of 5000 tokens, $0.0031 of $0.02".

@@ -15,6 +15,10 @@ import (
 type budgetGate struct {
 	*Budget
 	last atomic.Pointer[countedInput]
+
+	// What its attempts under way have reserved, under Budget.mu: the first two need no allocation.
+	open [2]reservation
+	more []reservation
 }
 
 type countedInput struct {
@@ -22,15 +26,25 @@ type countedInput struct {
 	tokens int
 }
 
+// A reservation is the most that an attempt can cost. It is kept for as long as that is under way: what is released has to be
+// what was reserved, and a Counter does not count under a context that has ended.
+type reservation struct {
+	of     *llm.Attempt // nil: free for another
+	input  int          // -1: not counted
+	tokens int
+	usd    float64
+	priced bool // the price is known
+}
+
 // Ask refuses what does not fit. Where the deployment is not known, only its own part is asked for: an attempt and time.
 func (g *budgetGate) Ask(ctx context.Context, r *llm.Request, d *llm.Deployment, at time.Time) error {
-	want := llm.Spending{Attempts: 1}
+	var want reservation
 	if d != nil {
 		want = g.worst(ctx, r, d)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.fits(want, d, at)
+	return g.fits(&want, d, at)
 }
 
 // attemptsLeft is how many attempts are neither made nor under way. math.MaxInt: they are not bounded.
@@ -40,40 +54,105 @@ func (b *Budget) attemptsLeft() int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.cfg.Attempts - b.spent.Attempts - b.reserved.Attempts
+	return max(b.cfg.Attempts-b.spent.Attempts-b.reserved.Attempts, 0)
 }
 
 // Start reserves for an attempt.
 func (g *budgetGate) Start(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) (context.Context, error) {
 	want := g.worst(ctx, r, d)
+	want.of = a
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.fits(want, d, a.Start); err != nil {
+	if err := g.fits(&want, d, a.Start); err != nil {
 		return ctx, err
 	}
-	g.reserved = g.reserved.Add(want)
+	g.reserve(&want)
 	return ctx, nil
 }
 
 // End settles what Start reserved.
 func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) {
-	want := g.worst(ctx, r, d)
-	is := llm.Spending{Attempts: 1}
-	usage := a.Usage
-	switch {
-	case a.Skipped != "":
-		is = llm.Spending{}
-	case usage == (llm.Usage{}) && (a.Err == nil || a.Commit != llm.CommitNone):
-		usage = llm.Usage{Input: g.input(ctx, r), Estimated: true} // the provider had it, and may bill it
-		fallthrough
-	default:
-		is.Tokens, is.Estimated = usage.Input+usage.Output, usage.Estimated
+	var is llm.Spending
+	if a.Skipped == "" {
+		usage := g.used(ctx, r, a)
+		is = llm.Spending{Attempts: 1, Tokens: usage.Tokens(), Estimated: usage.Estimated}
 		is.CostUSD, _ = g.price(d).Cost(usage)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reserved = g.reserved.Add(llm.Spending{Attempts: -want.Attempts, Tokens: -want.Tokens, CostUSD: -want.CostUSD})
+	g.release(a)
 	g.spent = g.spent.Add(is)
+}
+
+// used is what a consumed, where the provider does not say it as far as it can be told: it may bill what it had.
+func (g *budgetGate) used(ctx context.Context, r *llm.Request, a *llm.Attempt) llm.Usage {
+	u := a.Usage
+	if u == (llm.Usage{}) && a.Err != nil && a.Commit == llm.CommitNone {
+		return u // it never had it
+	}
+	if u.Input <= 0 {
+		u.Input, u.Estimated = g.counted(ctx, r, a), true
+	}
+	if came := a.OutputBytes(); came > 0 && u.Output <= 0 {
+		u.Output, u.Estimated = roughTokens(came), true
+	}
+	return u
+}
+
+// counted is the input that was reserved for a.
+func (g *budgetGate) counted(ctx context.Context, r *llm.Request, a *llm.Attempt) int {
+	g.mu.Lock()
+	input := -1
+	if s := g.slot(a); s != nil {
+		input = s.input
+	}
+	g.mu.Unlock()
+	if input < 0 { // there is no ceiling for it
+		input = g.input(ctx, r)
+	}
+	return input
+}
+
+// slot is where the reservation of a is kept. It is called with mu held.
+func (g *budgetGate) slot(a *llm.Attempt) *reservation {
+	for i := range g.open {
+		if g.open[i].of == a {
+			return &g.open[i]
+		}
+	}
+	for i := range g.more {
+		if g.more[i].of == a {
+			return &g.more[i]
+		}
+	}
+	return nil
+}
+
+// reserve is called with mu held.
+func (g *budgetGate) reserve(want *reservation) {
+	if free := g.slot(nil); free != nil {
+		*free = *want
+	} else {
+		g.more = append(g.more, *want)
+	}
+	g.reserved.Attempts++
+	g.reserved.Tokens += want.tokens
+	g.reserved.CostUSD += want.usd
+}
+
+// release is called with mu held.
+func (g *budgetGate) release(a *llm.Attempt) {
+	was := g.slot(a)
+	if was == nil {
+		return
+	}
+	g.reserved.Attempts--
+	g.reserved.Tokens -= was.tokens
+	g.reserved.CostUSD -= was.usd
+	if g.reserved.Attempts == 0 { // what sums of floats leave over must not add up
+		g.reserved.CostUSD = 0
+	}
+	*was = reservation{}
 }
 
 func (b *Budget) price(d *llm.Deployment) llm.Price {
@@ -83,11 +162,10 @@ func (b *Budget) price(d *llm.Deployment) llm.Price {
 	return d.Price
 }
 
-// worst is the most that an attempt can cost.
-func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deployment) llm.Spending {
-	s := llm.Spending{Attempts: 1}
+// worst is the most that an attempt can cost of what has a ceiling.
+func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deployment) reservation {
 	if g.cfg.Tokens == 0 && g.cfg.CostUSD == 0 {
-		return s
+		return reservation{input: -1}
 	}
 	usage := llm.Usage{Input: g.input(ctx, r), Output: g.cfg.Output}
 	switch {
@@ -96,8 +174,13 @@ func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deploymen
 	case d.MaxOutput > 0:
 		usage.Output = d.MaxOutput
 	}
-	s.Tokens = usage.Input + usage.Output
-	s.CostUSD, _ = g.price(d).Cost(usage)
+	s := reservation{input: usage.Input}
+	if g.cfg.Tokens > 0 {
+		s.tokens = usage.Tokens()
+	}
+	if g.cfg.CostUSD > 0 {
+		s.usd, s.priced = g.price(d).Cost(usage)
+	}
 	return s
 }
 
@@ -106,7 +189,7 @@ func (g *budgetGate) input(ctx context.Context, r *llm.Request) int {
 		if last := g.last.Load(); last != nil && last.of == r {
 			return last.tokens
 		}
-		if n, err := g.cfg.Counter.CountTokens(ctx, r, 0); err == nil {
+		if n, err := g.cfg.Counter.CountTokens(ctx, r, 0); err == nil && n >= 0 {
 			g.last.Store(&countedInput{r, n})
 			return n
 		}
@@ -117,11 +200,14 @@ func (g *budgetGate) input(ctx context.Context, r *llm.Request) int {
 // roughInput is the input of r in tokens where nobody counts it: rather too many than too few.
 func roughInput(r *llm.Request) int {
 	bytes, media := rough.Input(r)
-	return (bytes+2)/3 + 1500*media
+	return roughTokens(bytes) + 1500*media
 }
 
+// roughTokens is how many tokens the text is, likewise.
+func roughTokens(bytes int) int { return (bytes + 2) / 3 }
+
 // fits is called with mu held.
-func (b *Budget) fits(want llm.Spending, d *llm.Deployment, at time.Time) error {
+func (b *Budget) fits(want *reservation, d *llm.Deployment, at time.Time) error {
 	c := &b.cfg
 	no := func(format string, args ...any) error {
 		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
@@ -130,21 +216,36 @@ func (b *Budget) fits(want llm.Spending, d *llm.Deployment, at time.Time) error 
 		}
 		return e
 	}
+	// What is reserved of something with a ceiling is no more than that, so no difference here is too large for an int.
 	switch {
-	case c.Attempts > 0 && b.spent.Attempts+b.reserved.Attempts+want.Attempts > c.Attempts:
+	case c.Attempts > 0 && c.Attempts-b.spent.Attempts-b.reserved.Attempts < 1:
 		return no("the budget's %d attempts are used", c.Attempts)
 	case c.Elapsed > 0 && at.Sub(b.began) >= c.Elapsed:
 		return no("the budget's %v are over", c.Elapsed)
-	case c.Tokens > 0 && b.spent.Tokens+b.reserved.Tokens+want.Tokens > c.Tokens:
-		return no("up to %d tokens do not fit the %d left of the budget's %d", want.Tokens,
-			max(c.Tokens-b.spent.Tokens-b.reserved.Tokens, 0), c.Tokens)
-	case c.CostUSD == 0 || d == nil:
+	}
+	if left := c.Tokens - b.spent.Tokens - b.reserved.Tokens; c.Tokens > 0 && want.tokens > left {
+		return no("up to %d tokens do not fit the %d left of the budget's %d", want.tokens, max(left, 0), c.Tokens)
+	}
+	if c.CostUSD == 0 || d == nil {
 		return nil
-	case b.price(d) == (llm.Price{}):
+	}
+	if !want.priced {
 		return no("its price is not known and the budget is in US dollars; set Deployment.Price or BudgetConfig.Price")
-	case want.CostUSD > 0 && b.spent.CostUSD+b.reserved.CostUSD+want.CostUSD > c.CostUSD:
-		return no("up to $%.4g do not fit the $%.4g left of the budget's $%.4g", want.CostUSD,
-			max(c.CostUSD-b.spent.CostUSD-b.reserved.CostUSD, 0), c.CostUSD)
+	}
+	// Sums of amounts such as 0.1 are off by less than a billionth, which must not make a difference.
+	if left := c.CostUSD - b.spent.CostUSD - b.reserved.CostUSD; want.usd > 0 && want.usd > left+c.CostUSD*1e-9 {
+		asked, rest := dollars(want.usd, max(left, 0))
+		return no("up to %s do not fit the %s left of the budget's $%.4g", asked, rest, c.CostUSD)
 	}
 	return nil
+}
+
+// dollars are two amounts with as many digits as tell them apart, at least four.
+func dollars(a, b float64) (string, string) {
+	for digits := 4; ; digits++ {
+		x, y := fmt.Sprintf("$%.*g", digits, a), fmt.Sprintf("$%.*g", digits, b)
+		if x != y || digits == 17 {
+			return x, y
+		}
+	}
 }

@@ -95,3 +95,20 @@ func TestClassifyCosts(t *testing.T) {
 		t.Errorf("%v allocations, want 1", n)
 	}
 }
+
+// A provider that says "request canceled" to a caller who waits speaks of somebody else's call.
+func TestAModelThatSaysCanceledToACallerWhoWaitsIsUnavailable(t *testing.T) {
+	said := &llm.Error{Class: llm.Canceled, Evidence: llm.Evidence{Status: 499, Message: "Request cancelled", Phase: llm.PhaseHeaders}}
+	for name, stages := range map[string]llm.Chain{"with the stage": llm.New(classified), "without it": llm.New()} {
+		chat := llm.New().Then(fallbackTo(
+			stages.Then(fallbackDep("a", llmtest.Script(llmtest.Fail(said)))), stages.Then(fallbackDep("b", llmtest.Script()))))
+		resp, err := chat.Call(t.Context(), fallbackAsk())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if a := resp.Attempts[0]; a.Class != llm.Unavailable || a.Commit != llm.CommitUnknown || llm.AsError(a.Err).Owner != llm.OwnerTransient {
+			t.Errorf("%s: the attempt is %v %v: %v", name, a.Class, a.Commit, a.Err)
+		}
+	}
+}

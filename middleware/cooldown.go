@@ -85,7 +85,8 @@ func NewCooldowns(cfg CooldownConfig) *Cooldowns {
 // alone, or by the class all that share its Quota or Credential. When it is over, one call goes through as a probe
 // while the others keep away: its success ends the rest, its failure doubles it. Any other outcome, such as a caller
 // who left or a request that was Invalid, changes nothing, and the next call is the probe. What began before a rest
-// decides nothing after it. Retries of calls that are under way when the rest begins are held back too, apart from the
+// decides nothing after it. Where the rest began with the break of one stream alone, the continuation of that stream may be
+// its first probe at once: see [Interrupt]. Retries of calls that are under way when the rest begins are held back too, apart from the
 // probe's own.
 //
 // Streams count when they end; a stream that broke after some output counts as Interrupted.

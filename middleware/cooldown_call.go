@@ -60,7 +60,7 @@ func (s *cooldown) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	defer r.Enforce(s).Lift()
 	resp, err := s.next.Call(ctx, r)
 	if err != nil {
-		s.failed(&began, err)
+		s.failed(r, &began, err)
 		s.tell()
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *cooldown) tell() { s.all.changes.deliver(s.all.cfg.OnChange) }
 
 // probe makes the call if it may be the one that decides whether a rest is over.
 func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Response, err error) {
-	p, refusal := s.takeProbe()
+	p, refusal := s.takeProbe(s.ownRests(req))
 	if refusal != nil {
 		s.tell()
 		return nil, req.Skip(refusal)
@@ -87,7 +87,7 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 		// A panic or runtime.Goexit on the way is no verdict.
 		switch {
 		case ended && err != nil:
-			s.failed(&p.restPass, err)
+			s.failed(req, &p.restPass, err)
 		case ended && resp != nil:
 			for i, c := range s.cells {
 				if p.id[i] != 0 {
@@ -106,19 +106,19 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 	return resp, err
 }
 
-// takeProbe makes the caller the probe of all that is due, or says what still rests.
-func (s *cooldown) takeProbe() (*probeGate, *llm.Error) {
+// takeProbe makes the caller the probe of all that is due or that it began itself, or says what still rests.
+func (s *cooldown) takeProbe(own [3]uint64) (*probeGate, *llm.Error) {
 	for {
 		now := time.Now()
 		p := &probeGate{s: s}
 		taken := true
 		// Nothing is taken while any of them rests, so that refused calls disturb no probe.
-		if e := s.refusal(now, func(_ int, st *restState) bool { return st.wait(now) == 0 }); e != nil {
+		if e := s.refusal(now, func(i int, st *restState) bool { return st.wait(now) == 0 || st.isOwn(own[i]) }); e != nil {
 			return nil, e
 		}
 		for i, c := range s.cells {
 			if c != nil && taken {
-				p.gen[i], p.id[i], taken = c.take(now)
+				p.gen[i], p.id[i], taken = c.take(now, own[i])
 			}
 		}
 		if taken {
@@ -128,8 +128,8 @@ func (s *cooldown) takeProbe() (*probeGate, *llm.Error) {
 	}
 }
 
-// failed judges a call that began as p says and ended with err.
-func (s *cooldown) failed(p *restPass, err error) {
+// failed judges a call of r that began as p says and ended with err.
+func (s *cooldown) failed(r *llm.Request, p *restPass, err error) {
 	e := llm.AsError(err)
 	row := s.all.reactions.of(e.Class)
 	i := 0
@@ -145,7 +145,9 @@ func (s *cooldown) failed(p *restPass, err error) {
 		s.cells[i].failOnce(p.gen[i], e, row.Long)
 		return
 	}
-	s.cells[i].fail(p.gen[i], p.id[i], e, row.Long)
+	if gen := s.cells[i].fail(p.gen[i], p.id[i], e, row.Long); p.id[i] == 0 {
+		noteBreak(r, s.cells[i], gen, e)
+	}
 }
 
 // free gives back the probes of p that are still out.

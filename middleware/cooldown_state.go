@@ -35,6 +35,7 @@ type restState struct {
 	since, until time.Time
 	cause        *llm.Error
 	failed       int
+	confirmed    bool   // by the failure of another call that overlapped the one that began it
 	probe        uint64 // the newest probe that is out; 0: none
 	lease        time.Time
 }
@@ -61,15 +62,16 @@ func (st *restState) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// take makes the caller the probe if one is due. id is 0 where the cell serves.
-func (c *restCell) take(now time.Time) (gen, id uint64, ok bool) {
+// take makes the caller the probe if one is due, or if it began the rest of generation own itself. id is 0 where the cell
+// serves.
+func (c *restCell) take(now time.Time, own uint64) (gen, id uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := *c.state.Load()
 	if !st.resting {
 		return st.gen, 0, true
 	}
-	if st.wait(now) > 0 {
+	if st.wait(now) > 0 && !st.isOwn(own) {
 		return 0, 0, false
 	}
 	c.probes++
@@ -109,8 +111,9 @@ func (c *restCell) clear() bool {
 	return st.resting
 }
 
-// fail notes the failure of a call that began in generation gen, as the probe called id or as none.
-func (c *restCell) fail(gen, id uint64, e *llm.Error, long bool) {
+// fail notes the failure of a call that began in generation gen, as the probe called id or as none. began is the generation
+// of the rest that it began. 0: none.
+func (c *restCell) fail(gen, id uint64, e *llm.Error, long bool) (began uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, st := time.Now(), c.state.Load()
@@ -122,13 +125,16 @@ func (c *restCell) fail(gen, id uint64, e *llm.Error, long bool) {
 		}
 		next.until = now.Add(c.all.cfg.rest(e, long, next.failed))
 		c.set(next)
+		return next.gen
 	case id == 0 && st.resting && st.gen == gen+1 && now.Before(st.until): // it overlapped the call that began the rest
+		next := *st
+		next.confirmed = true
 		if until := now.Add(c.all.cfg.rest(e, long, 0)); until.After(st.until) {
-			next := *st
 			next.until, next.cause = until, forKeeping(e)
-			c.state.Store(&next)
 		}
+		c.state.Store(&next)
 	}
+	return 0
 }
 
 // failOnce notes the failure, which was never repeated, of a call that began in generation gen.

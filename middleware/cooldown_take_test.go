@@ -14,23 +14,23 @@ import (
 func TestCooldownGivesAProbeThatIsDueToOneTakerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCooldowns(CooldownConfig{}).cell(Itself, "a")
-		if gen, id, ok := c.take(time.Now()); gen != 0 || id != 0 || !ok {
+		if gen, id, ok := c.take(time.Now(), 0); gen != 0 || id != 0 || !ok {
 			t.Errorf("take of what serves gives %d, %d, %v; want nothing to probe", gen, id, ok)
 		}
 		c.fail(0, 0, &llm.Error{Class: llm.Unavailable}, false)
-		if _, _, ok := c.take(time.Now()); ok {
+		if _, _, ok := c.take(time.Now(), 0); ok {
 			t.Error("a probe was taken while it rests")
 		}
 		llmtest.Advance(time.Minute)
-		gen, id, ok := c.take(time.Now())
+		gen, id, ok := c.take(time.Now(), 0)
 		if gen != 1 || id == 0 || !ok {
 			t.Errorf("take gives %d, %d, %v; want the probe of the first rest", gen, id, ok)
 		}
-		if _, _, again := c.take(time.Now()); again {
+		if _, _, again := c.take(time.Now(), 0); again {
 			t.Error("two calls took the same probe")
 		}
 		c.free(gen, id)
-		if _, next, again := c.take(time.Now()); !again || next == id {
+		if _, next, again := c.take(time.Now(), 0); !again || next == id {
 			t.Errorf("take after free gives %d, %v; want another probe", next, again)
 		}
 	})

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ type DegradeConfig struct {
 	// LastGood has answers that were given to the same question before. nil: none are kept.
 	LastGood *LastGood
 	// Answer makes a stand-in for the answer to a request that failed with err, if there is no last good one. It may return nil
-	// for none. It must be safe for concurrent use. nil: none. See [StandIn].
+	// for none, and always the same, which is copied. It must be safe for concurrent use. nil: none. See [StandIn].
 	Answer func(ctx context.Context, req *llm.Request, err *llm.Error) *llm.Response
 	// For lists the classes of failure that a stand-in is given for. nil: all but those that are Closed, such as Invalid, Auth and
 	// Refused, which the caller has to hear of.
@@ -27,6 +28,8 @@ type DegradeConfig struct {
 // Degrade is the stage "degrade": where nobody could answer, it gives a stand-in in the place of the error: the last good
 // answer to the same question, or one that the application makes. The Response is marked Degraded, in telemetry too, and has
 // the whole account of attempts; a stand-in is never mistaken for an answer.
+//
+// Work that comes from a queue gets none: nobody waits for it, and it is not done.
 //
 // Streams: a stand-in is handed out in one go, and only if nothing was handed out before. A caller that left gets none.
 //
@@ -67,7 +70,7 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	state := State{
 		rows: s.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Degrade: DegradeOption{Open: true, For: s.cfg.For},
 	}
-	if state.decide(&f).Action != ActionDegrade {
+	if state.decide(&f).Action != ActionDegrade || deliveryOf(r) != nil {
 		return nil, err
 	}
 	stand := s.cfg.LastGood.of(r)
@@ -77,22 +80,47 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	if stand == nil {
 		return nil, err
 	}
-	out := *stand
+	out := ownResponse(stand)
 	out.Degraded, out.Deployment, out.Attempts = true, "", nil
-	if failed := llm.EmitWhole(r, &out); failed != nil {
-		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: &out, Err: failed}
+	if handed, failed := emit(r, out); failed != nil {
+		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: handed, Err: failed}
 	}
-	return &out, nil
+	return out, nil
+}
+
+// emit hands a stand-in out. If the sink fails, handed is the part of it that went out.
+func emit(r *llm.Request, stand *llm.Response) (handed *llm.Response, err error) {
+	if r.Sink == nil {
+		return nil, nil //nolint:nilnil // nothing is handed out, and nothing failed
+	}
+	var acc llm.Accumulator
+	if err = llm.EmitWhole(&llm.Request{Sink: func(d llm.Delta) error { acc.Add(d); return r.Sink(d) }}, stand); err == nil {
+		return nil, nil //nolint:nilnil // likewise
+	}
+	if handed = acc.Partial(); handed == nil {
+		handed = &llm.Response{}
+	}
+	handed.Degraded = true
+	return handed, err
 }
 
 // StandIn is a DegradeConfig.Answer that says text, with {{wait}} in it replaced by the time after which it is worth coming
-// back, such as "45s", and by "a moment" where nobody knows.
+// back, in whole seconds rounded up, such as "45s", and by "a moment" where nobody knows.
 func StandIn(text string) func(context.Context, *llm.Request, *llm.Error) *llm.Response {
 	return func(_ context.Context, _ *llm.Request, err *llm.Error) *llm.Response {
 		wait := "a moment"
 		if err.RetryAfter > 0 {
-			wait = fmt.Sprint(max(err.RetryAfter.Round(time.Second), time.Second))
+			wait = fmt.Sprint(wholeSeconds(err.RetryAfter))
 		}
 		return &llm.Response{Parts: []llm.Part{llm.Text(strings.ReplaceAll(text, "{{wait}}", wait))}, Stop: llm.StopEnd}
 	}
+}
+
+// wholeSeconds is d rounded up: who comes back too early comes for nothing.
+func wholeSeconds(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Second)
+	if whole == d || whole > math.MaxInt64-time.Second {
+		return d
+	}
+	return whole + time.Second
 }

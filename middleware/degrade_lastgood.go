@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,8 @@ type LastGoodConfig struct {
 }
 
 // LastGood keeps the last good answers for [Degrade], in memory: whole ones, no refusals and none with tool calls, which may
-// not be done twice. It is safe for concurrent use and may be shared by chains that answer alike.
+// not be done twice. What one call consumed and was known as (Usage, RequestID, Status) is not kept with its answer. It is safe
+// for concurrent use and may be shared by chains that answer alike.
 type LastGood struct {
 	cfg LastGoodConfig
 
@@ -79,14 +81,14 @@ func (g *LastGood) keep(r *llm.Request, resp *llm.Response) {
 	if key == "" {
 		return
 	}
-	kept := *resp
-	kept.Parts = slices.Clone(resp.Parts)
+	kept := ownResponse(resp)
+	kept.Usage, kept.RequestID, kept.Status, kept.Continued, kept.Attempts = llm.Usage{}, "", 0, false, nil
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e := g.entries[key]; e != nil {
 		g.order.Remove(e)
 	}
-	g.entries[key] = g.order.PushFront(&goodAnswer{key, &kept, time.Now()})
+	g.entries[key] = g.order.PushFront(&goodAnswer{key, kept, time.Now()})
 	if g.order.Len() > g.cfg.Entries {
 		g.drop(g.order.Back())
 	}
@@ -98,7 +100,7 @@ func (g *LastGood) drop(e *lru.Element) {
 	}
 }
 
-// of is the last good answer to r. nil: none.
+// of is the last good answer to r, which is not to be written to. nil: none.
 func (g *LastGood) of(r *llm.Request) *llm.Response {
 	if g == nil {
 		return nil
@@ -116,7 +118,39 @@ func (g *LastGood) of(r *llm.Request) *llm.Response {
 		return nil
 	}
 	g.order.MoveToFront(e)
-	out := *a.resp
-	out.Parts = slices.Clone(a.resp.Parts)
-	return &out
+	return a.resp
+}
+
+// ownResponse is a copy of r that shares nothing with it but the account.
+func ownResponse(r *llm.Response) *llm.Response {
+	own := *r
+	own.Parts, own.Extra = ownParts(r.Parts), ownExtra(r.Extra)
+	return &own
+}
+
+func ownParts(parts []llm.Part) []llm.Part {
+	own := slices.Clone(parts)
+	for i := range own {
+		p := &own[i]
+		p.Data, p.Extra = slices.Clone(p.Data), ownExtra(p.Extra)
+		if p.Call != nil {
+			call := *p.Call
+			call.Arguments = slices.Clone(call.Arguments)
+			p.Call = &call
+		}
+		if p.Result != nil {
+			result := *p.Result
+			result.Parts = ownParts(result.Parts)
+			p.Result = &result
+		}
+	}
+	return own
+}
+
+func ownExtra(extra map[string]json.RawMessage) map[string]json.RawMessage {
+	own := maps.Clone(extra)
+	for k, v := range own {
+		own[k] = slices.Clone(v)
+	}
+	return own
 }

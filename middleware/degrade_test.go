@@ -178,3 +178,16 @@ func TestDegradePanicsOnNonsense(t *testing.T) {
 		t.Errorf("a sink that fails: %v", err)
 	}
 }
+
+func TestDegradeTellsOfAStandInOnlyWhatWasHandedOut(t *testing.T) {
+	full := errors.New("full")
+	cfg := middleware.DegradeConfig{Answer: func(context.Context, *llm.Request, *llm.Error) *llm.Response {
+		return &llm.Response{Parts: []llm.Part{llm.Text("one "), llm.Text("two")}, Stop: llm.StopEnd}
+	}}
+	req := retryAsk()
+	req.Sink = func(llm.Delta) error { return full }
+	_, err := degraded(cfg, llmtest.Script(llmtest.Fail(llm.Unavailable))).Call(t.Context(), req)
+	if e := llm.AsError(err); !errors.Is(err, full) || e.Class != llm.Canceled || e.Partial.Text() != "one " {
+		t.Errorf("%v, partial %+v", err, e.Partial)
+	}
+}

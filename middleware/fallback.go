@@ -28,6 +28,8 @@ type Route struct {
 	For []llm.Class
 	// Until is when its approval ends: from then on it is passed over, unless it is the first. The zero time: never.
 	Until time.Time
+	// Ended says in the account why it is passed over then. "": that its approval ended, and when.
+	Ended string
 }
 
 // Call forwards.
@@ -117,6 +119,7 @@ type route struct {
 	window  int             // the largest beneath. 0: unknown
 	budget  *RetryBudget    // of moves to it
 	until   time.Time       // zero: it has no end
+	ended   string          // says so
 	classes []llm.Class     // that it lists. nil: none, which is all
 	double  bool            // the same as an earlier one
 	leaves  []leaf          // the deployments beneath
@@ -134,7 +137,7 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 		c = *r
 	}
 	if r, ok := c.(Route); ok {
-		rt.Caller, rt.classes, rt.until = r.Caller, slices.Clone(r.For), r.Until
+		rt.Caller, rt.classes, rt.until, rt.ended = r.Caller, slices.Clone(r.For), r.Until, r.Ended
 		for _, class := range r.For {
 			if f.reactions.of(class).Elsewhere == Nowhere {
 				panic(fmt.Sprintf("llm/middleware: %s: caller %d is a Route for %v, which moves nowhere; leave the class out, or "+

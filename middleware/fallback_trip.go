@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,7 @@ func (t *trip) missed(err error) miss {
 			continue // of another branch of the call
 		}
 		account = true
+		t.demandOf(&a, m.called)
 		if a.Skipped == "" {
 			m.called = true
 			if !slices.Contains(t.tried, a.Deployment) {
@@ -124,6 +126,17 @@ func (t *trip) missed(err error) miss {
 	}
 	t.misses = append(t.misses, m)
 	return m
+}
+
+// demandOf keeps what a, a row of the route tried last, demands of the next one by name, also where a fallback within has moved
+// on since and failed with something else. called says that a provider was really called before it.
+func (t *trip) demandOf(a *llm.Attempt, called bool) {
+	if a.Err == nil || a.Skipped != "" && (t.real || called) {
+		return
+	}
+	if class := behind(llm.AsError(a.Err)); t.f.reactions.of(class).Elsewhere == Approved {
+		t.demands.named |= 1 << class
+	}
 }
 
 // stays says why the call does not move after m, whatever other routes there are. ReasonNone: it may.
@@ -237,7 +250,8 @@ func (rt *route) over(now time.Time) *llm.Error {
 	if rt.until.IsZero() || now.Before(rt.until) {
 		return nil
 	}
-	return &llm.Error{Class: llm.Unsupported, Message: "its approval ended on " + rt.until.UTC().Format(time.RFC3339)}
+	why := cmp.Or(rt.ended, "its approval ended on "+rt.until.UTC().Format(time.RFC3339))
+	return &llm.Error{Class: llm.Unsupported, Message: why}
 }
 
 // afford takes what a move to rt costs from its budget, or says why it cannot.

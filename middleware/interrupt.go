@@ -33,8 +33,10 @@ type InterruptConfig struct {
 // on, its end from 24 bytes on or from 12 in three words, unless it repeats itself and so may be meant. The Response is the
 // whole answer, Continued, with the usage of all its attempts. Nothing is continued within or after a tool call or a
 // refusal, before the first word of text, for a request that is ReplayUnsafe, or without time and attempts left; and only
-// what broke off by itself (Interrupted, Stalled). If no continuation succeeds, the break is the caller's error, never what a
-// continuation failed with.
+// what broke off by itself (Interrupted, Stalled). A rest of [Cooldowns] keeps a continuation out, save one that the break
+// of this stream alone began: there its continuation is the first probe, once. A continuation that fails as nothing mends
+// (Invalid, Auth) is the last, and one whose deployment is not asked again, such as NotFound, is that deployment's last. If
+// none succeeds, the break is the caller's error, never what a continuation failed with.
 //
 // To begin again instead, hold the whole answer back: see [Commit].
 //
@@ -80,6 +82,9 @@ func (s *interrupt) Call(ctx context.Context, req *llm.Request) (*llm.Response, 
 	}
 	t := &handedOut{Request: *req.Accounted(), next: req.Sink}
 	t.Sink = t.take
+	if len(s.cfg.Continue) > 0 {
+		defer t.Enforce(&t.own).Lift()
+	}
 	resp, err := s.next.Call(ctx, &t.Request)
 	if err == nil || t.n == 0 {
 		return resp, err
@@ -98,6 +103,7 @@ func (s *interrupt) Call(ctx context.Context, req *llm.Request) (*llm.Response, 
 // handedOut is the request of a call that remembers what its caller was handed.
 type handedOut struct {
 	llm.Request
+	own     ownBreaks
 	next    llm.Sink
 	n       int
 	acc     llm.Accumulator
@@ -160,12 +166,16 @@ func (t *handedOut) mayGoOn(ctx context.Context, err error) bool {
 // goOn has the answer continued that broke off with err. The error that it returns is the newest break.
 func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Response, error) {
 	used := t.usage(llm.AsError(err))
-	for i := 0; i < s.cfg.Most && t.mayGoOn(ctx, err); i++ {
-		c := s.cfg.Continue[i%len(s.cfg.Continue)]
+	left := slices.Clone(s.cfg.Continue)
+	for i, n := 0, 0; n < s.cfg.Most && len(left) > 0 && t.mayGoOn(ctx, err); n++ {
+		i %= len(left)
+		c := left[i]
+		i++
 		if denied := t.Ask(ctx, only(c), time.Now()); denied != nil {
 			t.Skip(passedOver(c, denied))
 			continue
 		}
+		t.own.asking(err)
 		so := t.acc.Partial()
 		seam := newSeam(t, so)
 		resp, failure := c.Call(ctx, seam.request())
@@ -179,6 +189,14 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 			err = failure
 		}
 		used = used.Add(llm.AsError(failure).Usage)
+		switch row := defaults.of(llm.ClassOf(failure)); {
+		case breaks(failure): // it may go on itself
+		case row.Elsewhere == Nowhere:
+			return nil, err
+		case row.Again == Never:
+			i--
+			left = slices.Delete(left, i, i+1)
+		}
 	}
 	return nil, err
 }

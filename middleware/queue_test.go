@@ -241,6 +241,19 @@ func TestWorkIsQueuedWithoutMoneyWhereADeploymentIsFree(t *testing.T) {
 	}
 }
 
+func TestWorkFromTheQueueGetsNoStandIn(t *testing.T) {
+	q := &queueOf{}
+	p, _ := queued(q, middleware.BudgetConfig{Attempts: 2}, llmtest.Fail(llm.Overloaded))
+	onion := llm.New(middleware.Degrade(middleware.DegradeConfig{Answer: middleware.StandIn("later")})).Then(p)
+	if _, err := onion.Call(t.Context(), retryAsk()); !errors.Is(err, llm.Queued) {
+		t.Fatal(err)
+	}
+	resp, next, err := middleware.Deliver(t.Context(), onion, "job-1", q.jobs[0])
+	if resp != nil || next != nil || !errors.Is(err, llm.Overloaded) {
+		t.Errorf("%+v, %+v, %v", resp, next, err)
+	}
+}
+
 // refusing lets nothing through.
 type refusing struct{ err error }
 

@@ -14,8 +14,7 @@ import (
 func Replay(s State, rows []llm.Attempt) (out []Decision) {
 	s.Routes = slices.Clone(s.Routes)
 	retries := s.Retry.Left
-	var earlier, newest Demands // of the deployments before, and with the one that failed last
-	last := ""
+	var demands Demands // of the deployments before
 	for i := range rows {
 		a := &rows[i]
 		if a.Skipped != "" {
@@ -27,6 +26,9 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 		}
 		f := FailureOf(a.Err, false)
 		f.Class, f.Commit = a.Class, a.Commit
+		if f.Handed && slices.ContainsFunc(rows[i+1:], isMade) { // what was handed out was held back, for something followed
+			f = FailureOf(unseen(a.Err), false)
+		}
 		if f.Class != llm.Cooling {
 			f.Behind = f.Class
 		}
@@ -42,17 +44,16 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 				now.Retry.Repeated = now.Retry.Repeated || b.Class == a.Class
 			}
 		}
-		if a.Deployment != last {
-			earlier, last = newest, a.Deployment
-		}
 		if at := slices.IndexFunc(s.Routes, func(r RouteOption) bool { return r.Name == a.Deployment }); at >= 0 {
 			f.Window = s.Routes[at].Window
 			for j := range at + 1 { // a call does not go back
 				s.Routes[j].Tried, now.Routes[j].Tried = true, true
 			}
 		}
-		newest = earlier.add(&now, &f)
-		f.Demands = newest
+		f.Demands = demands.add(&now, &f)
+		if next := slices.IndexFunc(rows[i+1:], isMade); next < 0 || rows[i+1+next].Deployment != a.Deployment {
+			demands = f.Demands
+		}
 		for j := i + 1; j < len(rows) && rows[j].Skipped != ""; j++ {
 			now.deny(a, &rows[j])
 		}
@@ -60,6 +61,8 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 	}
 	return out
 }
+
+func isMade(a llm.Attempt) bool { return a.Skipped == "" }
 
 // deny notes that what a skipped row is of was not let through after a.
 func (s *State) deny(a, skipped *llm.Attempt) {

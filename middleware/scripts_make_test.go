@@ -6,20 +6,34 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/middleware"
 )
 
+// dice is what scripts and soaks are drawn with.
+type dice struct{ rnd *rand.Rand }
+
+func (d dice) chance(percent int) bool { return d.rnd.IntN(100) < percent }
+
+// upTo is a time of at most most, in whole milliseconds, rarely 0.
+func (d dice) upTo(most time.Duration) time.Duration {
+	return time.Duration(d.rnd.Int64N(int64(most/time.Millisecond)+1)) * time.Millisecond
+}
+
 // script is a call at random: what the models do, what the reader does, and the onion between them.
 type script struct {
-	rnd    *rand.Rand
+	dice
 	models []*randomModel
 	chat   *llm.Pipeline
 	about  []string // the onion and what is around it, for the reader of a failure
 
 	continues map[string]bool // the deployments that may go on with an answer
+	seams     bool            // an interrupt tells what of an answer is out
+	beside    bool            // attempts may be made side by side
+	plain     bool            // nobody reads along
 	limit     time.Duration   // in which the call has to end, apart from its reader's last word. 0: none
 	cancel    time.Duration   // when the caller leaves. 0: never
 	theirs    time.Duration   // the caller's own deadline. 0: none
@@ -32,19 +46,20 @@ type script struct {
 
 var errReader = errors.New("the reader does not want more")
 
-func (s *script) chance(percent int) bool { return s.rnd.IntN(100) < percent }
-
-// upTo is a time of at most d, in whole milliseconds, rarely 0.
-func (s *script) upTo(d time.Duration) time.Duration {
-	return time.Duration(s.rnd.Int64N(int64(d/time.Millisecond)+1)) * time.Millisecond
-}
-
 func (s *script) say(format string, args ...any) {
 	s.about = append(s.about, fmt.Sprintf(format, args...))
 }
 
 func newScript(rnd *rand.Rand) *script {
-	s := &script{rnd: rnd, continues: map[string]bool{}}
+	s := &script{dice: dice{rnd}, continues: map[string]bool{}}
+	s.reads()
+	s.chat = s.outer(s.combined(1))
+	s.say("%v", s.chat)
+	return s
+}
+
+// reads draws the caller, who is the reader too.
+func (s *script) reads() {
 	if s.chance(20) {
 		s.cancel = time.Millisecond + s.upTo(20*time.Second)
 	}
@@ -63,9 +78,6 @@ func newScript(rnd *rand.Rand) *script {
 	}
 	s.say("canceled at %v, the caller's deadline %v, %d attempts, unsafe %v, each delta read in up to %v, the sink fails at %d",
 		s.cancel, s.theirs, s.attempts, s.unsafe, s.slow, s.failAt)
-	s.chat = s.outer(s.combined(1))
-	s.say("%v", s.chat)
-	return s
 }
 
 // outer is what is around all: the deadline, and what becomes of a break.
@@ -76,23 +88,7 @@ func (s *script) outer(c llm.Caller) *llm.Pipeline {
 		stages = append(stages, middleware.Deadline(middleware.DeadlineConfig{Total: s.limit}))
 	}
 	if s.chance(60) {
-		cfg := middleware.InterruptConfig{}
-		if s.chance(40) {
-			s.notice = "[it broke off]"
-			cfg.Notice = s.notice
-		}
-		for range s.rnd.IntN(3) {
-			d := s.deployment(llm.CanText | llm.CanStream | llm.CanTools | llm.CanPrefill)
-			if s.chance(15) {
-				d.Has = 0 // it does not say that it goes on with an answer
-			}
-			s.continues[d.Name] = d.Has != 0
-			cfg.Continue = append(cfg.Continue, s.perDeployment(d))
-		}
-		if len(cfg.Continue) > 0 && s.chance(30) {
-			cfg.Most = 1 + s.rnd.IntN(4)
-		}
-		stages = append(stages, middleware.Interrupt(cfg))
+		stages = append(stages, s.interrupt(s.perDeployment))
 	}
 	if s.chance(15) {
 		stages = append(stages, s.retry())
@@ -101,6 +97,28 @@ func (s *script) outer(c llm.Caller) *llm.Pipeline {
 		stages = append(stages, s.window())
 	}
 	return llm.New(stages...).Then(c)
+}
+
+// interrupt draws what becomes of a break. stack is what is around a deployment that goes on.
+func (s *script) interrupt(stack func(*llm.Deployment) llm.Caller) llm.Stage {
+	cfg := middleware.InterruptConfig{}
+	s.seams = true
+	if s.chance(40) {
+		s.notice = "[it broke off]"
+		cfg.Notice = s.notice
+	}
+	for range s.rnd.IntN(3) {
+		d := s.deployment(llm.CanText | llm.CanStream | llm.CanTools | llm.CanPrefill)
+		if s.chance(15) {
+			d.Has = 0 // it does not say that it goes on with an answer
+		}
+		s.continues[d.Name] = d.Has != 0
+		cfg.Continue = append(cfg.Continue, stack(d))
+	}
+	if len(cfg.Continue) > 0 && s.chance(30) {
+		cfg.Most = 1 + s.rnd.IntN(4)
+	}
+	return middleware.Interrupt(cfg)
 }
 
 // combined is one deployment, or several behind what moves calls.
@@ -156,24 +174,34 @@ func (s *script) perDeployment(d *llm.Deployment) llm.Caller {
 		stages = append(stages, s.window())
 	}
 	if s.chance(15) {
-		n, bad := 0, 1+s.rnd.IntN(3)
-		stages = append(stages, middleware.Validate(func(*llm.Request, *llm.Response) error {
-			if n++; n%bad == 0 {
-				return errNoColon
-			}
-			return nil
-		}))
+		stages = append(stages, s.validate())
 	}
 	if s.chance(60) {
-		cfg := middleware.AttemptTimeoutConfig{}
-		for _, limit := range []*time.Duration{&cfg.Total, &cfg.FirstToken, &cfg.Idle} {
-			if s.chance(60) {
-				*limit = time.Millisecond + s.upTo(10*time.Second)
-			}
-		}
-		stages = append(stages, middleware.AttemptTimeout(cfg))
+		stages = append(stages, s.timeouts())
 	}
 	return llm.New(append(stages, classified)...).Then(d)
+}
+
+// validate rejects every answer, every second or every third.
+func (s *script) validate() llm.Stage {
+	bad := int64(1 + s.rnd.IntN(3))
+	var n atomic.Int64
+	return middleware.Validate(func(*llm.Request, *llm.Response) error {
+		if n.Add(1)%bad == 0 {
+			return errNoColon
+		}
+		return nil
+	})
+}
+
+func (s *script) timeouts() llm.Stage {
+	cfg := middleware.AttemptTimeoutConfig{}
+	for _, limit := range []*time.Duration{&cfg.Total, &cfg.FirstToken, &cfg.Idle} {
+		if s.chance(60) {
+			*limit = time.Millisecond + s.upTo(10*time.Second)
+		}
+	}
+	return middleware.AttemptTimeout(cfg)
 }
 
 func (s *script) deployment(has llm.Capabilities) *llm.Deployment {
@@ -209,52 +237,71 @@ var faultsOfScripts = []error{
 	&llm.Error{Class: llm.RateLimited, RetryAfter: 3 * time.Second}, &llm.Error{Class: llm.Stalled},
 }
 
-// Call hands out an answer whose every word says whose it is: a2.07 is the eighth of a's second attempt.
+// turn is what a model does with one attempt.
+type turn struct {
+	delay, gap     time.Duration
+	length, breaks int   // in words; with breaks beyond length it answers
+	how            int   // below 20 it is silent in the place of failure, below 25 it panics
+	failure        error // which it breaks with
+	tools, reasons bool
+	sinkFailed     int       // what it makes of a sink that fails
+	whole, broken  llm.Usage // that it reports with an answer, and with a failure
+}
+
+func (d dice) turn() turn {
+	t := turn{length: d.rnd.IntN(40)}
+	if d.chance(60) {
+		t.gap = d.upTo(500 * time.Millisecond)
+	}
+	t.breaks = t.length + 1
+	if d.chance(60) {
+		t.breaks = d.rnd.IntN(t.length + 1)
+		if d.chance(30) {
+			t.breaks = 0
+		}
+	}
+	t.how = d.rnd.IntN(100)
+	t.failure = faultsOfScripts[d.rnd.IntN(len(faultsOfScripts))]
+	t.tools, t.reasons = d.chance(15), d.chance(20)
+	if d.chance(50) {
+		t.delay = d.upTo(3 * time.Second)
+	}
+	t.sinkFailed = d.rnd.IntN(4)
+	return t
+}
+
+// Call does what is drawn for this attempt.
 func (m *randomModel) Call(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-	s := m.s
+	return m.play(ctx, req, m.s.turn())
+}
+
+// play hands out an answer whose every word says whose it is: a2.07 is the eighth of a's second attempt.
+func (m *randomModel) play(ctx context.Context, req *llm.Request, t turn) (*llm.Response, error) {
 	m.made = append(m.made, "")
 	n := len(m.made)
 	note := func(format string, args ...any) {
 		m.made[n-1] = fmt.Sprintf("%s%d: ", m.name, n) + fmt.Sprintf(format, args...)
 	}
-	length, gap := s.rnd.IntN(40), time.Duration(0)
-	if s.chance(60) {
-		gap = s.upTo(500 * time.Millisecond)
-	}
-	breaks := length + 1
-	if s.chance(60) {
-		breaks = s.rnd.IntN(length + 1)
-		if s.chance(30) {
-			breaks = 0
-		}
-	}
-	how := s.rnd.IntN(100)
-	failure := faultsOfScripts[s.rnd.IntN(len(faultsOfScripts))]
-	tools, reasons := s.chance(15), s.chance(20)
-	note("%d words, one in %v, it ends at %d (%d, %v), until its context ended", length, gap, breaks, how, failure)
-	delay := time.Duration(0)
-	if s.chance(50) {
-		delay = s.upTo(3 * time.Second)
-	}
-	if err := pause(ctx, delay); err != nil {
+	note("%d words, one in %v, it ends at %d (%d, %v), until its context ended", t.length, t.gap, t.breaks, t.how, t.failure)
+	if err := pause(ctx, t.delay); err != nil {
 		return nil, err
 	}
 	var answer llm.Accumulator
-	for i := range length {
-		if i == breaks {
+	for i := range t.length {
+		if i == t.breaks {
 			break
 		}
-		if err := pause(ctx, gap); err != nil {
+		if err := pause(ctx, t.gap); err != nil {
 			return nil, err
 		}
-		d := m.word(n, i, tools && i >= length-3, reasons && i < 3)
+		d := m.word(n, i, t.tools && i >= t.length-3, t.reasons && i < 3)
 		answer.Add(d)
 		if req.Sink == nil {
 			continue
 		}
 		if err := req.Sink(d); err != nil {
 			note("the sink failed at %d", i)
-			switch s.rnd.IntN(4) {
+			switch t.sinkFailed {
 			case 0:
 				return nil, llm.Interrupted // it does not say so
 			case 1:
@@ -263,22 +310,27 @@ func (m *randomModel) Call(ctx context.Context, req *llm.Request) (*llm.Response
 			return nil, err
 		}
 	}
-	if breaks <= length {
+	if t.breaks <= t.length {
 		switch {
-		case how < 20: // silent for longer than anybody listens, where there is a limit
+		case t.how < 20: // silent for longer than anybody listens, where there is a limit
 			if err := pause(ctx, time.Hour); err != nil {
 				return nil, err
 			}
-		case how < 25:
-			note("panics after %d of %d words", breaks, length)
+		case t.how < 25:
+			note("panics after %d of %d words", t.breaks, t.length)
 			panic("a bug")
 		}
-		note("%v after %d of %d words", failure, breaks, length)
-		return nil, failure
+		note("%v after %d of %d words", t.failure, t.breaks, t.length)
+		if t.broken == (llm.Usage{}) {
+			return nil, t.failure
+		}
+		e := llm.CopyError(t.failure)
+		e.Usage = t.broken
+		return nil, e
 	}
-	note("answers %d words", length)
+	note("answers %d words", t.length)
 	resp := answer.Response()
-	resp.Stop = llm.StopEnd
+	resp.Stop, resp.Usage = llm.StopEnd, t.whole
 	return resp, nil
 }
 

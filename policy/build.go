@@ -24,20 +24,21 @@ func (c *card) used() []string {
 	return out
 }
 
-// continuers are the paths of the roles that may go on with an answer that broke off, in order.
+// continuers are the paths of the roles that may go on with an answer that broke off, in order: the primary last, since it is
+// most likely the one whose stream broke.
 func (c *card) continuers(all *parsed) []string {
 	var out []string
 	can := func(name string) bool {
 		r := all.route(name)
 		return r != nil && slices.Contains(r.Capabilities, "prefill")
 	}
-	if can(c.Primary) {
-		out = append(out, "primary")
-	}
 	for _, r := range c.roles() {
 		if slices.Contains(r.reasons, "interrupted_stream") && can(r.route) {
 			out = append(out, r.path)
 		}
+	}
+	if can(c.Primary) {
+		out = append(out, "primary")
 	}
 	return out
 }
@@ -64,13 +65,14 @@ type memory struct {
 func (n *onion) build() *llm.Pipeline {
 	stacks := map[string]llm.Caller{}
 	for _, name := range n.used() {
-		stacks[name] = n.perRoute(name).Then(n.leaves[name])
+		stacks[name] = n.perRoute(name, n.equal.validate).Then(n.leaves[name])
 	}
 	callers, roles := []llm.Caller{stacks[n.Primary]}, map[string]llm.Caller{"primary": stacks[n.Primary]}
 	for _, r := range n.roles() {
 		roles[r.path] = n.standIn(r.path, r.route, stacks[r.route])
 		if r.path != "long_context" {
-			callers = append(callers, middleware.Route{Caller: roles[r.path], For: classesOf(r.reasons)})
+			end := n.equal.until[r.path]
+			callers = append(callers, middleware.Route{Caller: stacks[r.route], For: r.classes, Until: end.at, Ended: end.told()})
 		}
 	}
 	inner := callers[0]
@@ -112,8 +114,14 @@ func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	if s := n.Stream; s != nil && (s.Notice != "" || s.OnInterrupt == "continue") {
 		cfg := middleware.InterruptConfig{Notice: s.Notice}
 		if s.OnInterrupt == "continue" {
-			for _, path := range n.continues {
-				cfg.Continue = append(cfg.Continue, roles[path])
+			cfg.Continue = n.continuations(roles)
+			if check := n.equal.validate; check != nil { // outside, since the whole is what the caller gets
+				stages = append(stages, middleware.Validate(func(req *llm.Request, resp *llm.Response) error {
+					if !resp.Continued {
+						return nil // checked where it was made
+					}
+					return check(req, resp)
+				}))
 			}
 		}
 		stages = append(stages, middleware.Interrupt(cfg))
@@ -121,8 +129,27 @@ func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	return stages
 }
 
-// perRoute are the stages around one deployment, the outermost first.
-func (n *onion) perRoute(name string) llm.Chain {
+// continuations are the Callers that may go on with an answer: roles, without the check of a whole answer.
+func (n *onion) continuations(roles map[string]llm.Caller) []llm.Caller {
+	var out []llm.Caller
+	for _, path := range n.continues {
+		c := roles[path]
+		if n.equal.validate != nil {
+			name := n.Primary
+			for _, r := range n.roles() {
+				if r.path == path {
+					name = r.route
+				}
+			}
+			c = n.standIn(path, name, n.perRoute(name, nil).Then(n.leaves[name]))
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// perRoute are the stages around one deployment, the outermost first. A nil check: its answers are not checked.
+func (n *onion) perRoute(name string, check func(*llm.Request, *llm.Response) error) llm.Chain {
 	stages := []llm.Stage{n.cooldowns.Stage()}
 	if r := n.Retry; r == nil || r.Max == nil || *r.Max > 0 {
 		cfg := middleware.RetryConfig{Budget: n.k.retries[name], Reactions: n.overrides()}
@@ -143,8 +170,8 @@ func (n *onion) perRoute(name string) llm.Chain {
 			at++
 		}
 	}
-	if n.equal.validate != nil {
-		stages = slices.Insert(stages, at, middleware.Validate(n.equal.validate))
+	if check != nil {
+		stages = slices.Insert(stages, at, middleware.Validate(check))
 	}
 	var limits middleware.AttemptTimeoutConfig
 	if t := n.Timeouts; t != nil {

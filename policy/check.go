@@ -2,15 +2,22 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/adapters/openai"
+	"github.com/modelchain/llm/middleware"
 )
 
-// checkRoute finds contradictions within a route.
+// secretName is a name under which a key may have been written.
+var secretName = regexp.MustCompile(`(?i)^(?:code|sig|auth|key)$|` +
+	`(?:(?:api|access|subscription|private)[-_.]?key|secret|signature|password|token|credentials?|authorization)$`)
+
+// check finds contradictions within a route.
 func (l *listed) check(o *Options) {
 	_, brought := o.Providers[l.Provider]
 	names := openai.Providers()
@@ -48,20 +55,42 @@ func (l *listed) check(o *Options) {
 			l.bad("base_url", "write something like https://api.example.com/v1", "base_url is no address")
 		case u.User != nil:
 			l.bad("base_url", noLiteralKey, "base_url holds a user or password")
+		case slices.ContainsFunc(slices.Collect(maps.Keys(u.Query())), secretName.MatchString):
+			l.bad("base_url", noLiteralKey, "base_url has a key in its query")
+		}
+	}
+	for _, name := range sortedKeys(l.Settings) {
+		if secretName.MatchString(name) {
+			l.bad("settings."+name, noLiteralKey, "settings hold a key")
 		}
 	}
 	l.checkProfile()
 	if l.Window > 0 && l.MaxOutput > l.Window {
 		l.bad("max_output", "lower it, or raise window", "max_output %d is more than the window of %d", l.MaxOutput, l.Window)
 	}
+	l.checkPrice()
+}
+
+// checkPrice finds a price of which a half is missing: what is not written would count as free under a ceiling of money.
+func (l *listed) checkPrice() {
 	p := l.Price.price()
+	if l.Price == nil || !l.sound(under(l.path, "price")) {
+		return
+	}
+	var missing []string
+	for _, key := range []string{"input", "output"} {
+		if !l.has(under(l.path, "price."+key)) {
+			missing = append(missing, key)
+		}
+	}
 	switch {
-	case l.Price == nil:
-	case !l.sound(under(l.path, "price")):
 	case p == llm.Price{}:
 		l.bad("price", "write free: true, or the prices", "price says nothing")
 	case p.Free && p != llm.Price{Free: true}:
 		l.bad("price.free", "remove one of them", "price has free and prices")
+	case !p.Free && len(missing) > 0:
+		l.bad("price", "add "+strings.Join(missing, ": … and ")+": …, 0 if that costs nothing", "price lacks %s",
+			strings.Join(missing, " and "))
 	}
 }
 
@@ -169,8 +198,12 @@ func (c *checks) longContext() {
 		c.badAt("long_context", "name another route, or remove the line", "%s is the primary", quoted(c.Long))
 		return
 	}
-	if slices.Contains(classesOf(c.Closed), llm.TooLong) {
+	switch {
+	case slices.Contains(classesOf(c.Closed), llm.TooLong):
 		c.badAt("long_context", "keep one of them", "long_context is set and fail_closed_on has context_overflow")
+	case c.reactions()[llm.TooLong].Elsewhere != middleware.Larger:
+		c.badAt("long_context", "write elsewhere: larger there, or remove one of them",
+			"reactions have no larger window for context_overflow, which long_context is for")
 	}
 	if primary := c.all.route(c.Primary); primary != nil {
 		c.larger("long_context", primary, c.all.route(c.Long))
@@ -207,11 +240,15 @@ func (c *checks) apart(path string, words []string) {
 
 // rows finds reactions that contradict the rest of the card, or each other.
 func (c *checks) rows() {
-	by := map[llm.Class]string{}
+	by, table := map[llm.Class]string{}, middleware.DefaultReactions()
 	for _, word := range sortedKeys(c.Reactions) {
 		at := "reactions." + word
-		if c.Reactions[word] == (reaction{}) && c.sound(at) {
-			c.badAt(at, "say what differs, or remove it", "the row for %s changes nothing", word)
+		changes := false
+		for _, class := range classesOf([]string{word}) {
+			changes = changes || c.Reactions[word].over(table[class]) != table[class]
+		}
+		if !changes && c.sound(at) {
+			c.badAt(at, "say what differs from the table, or remove it", "the row for %s changes nothing", word)
 		}
 		for _, class := range classesOf([]string{word}) {
 			if other := by[class]; other != "" {
@@ -284,6 +321,7 @@ func (c *checks) degraded() {
 	if c.Degrade.LastGood == nil && c.Degrade.Answer == "" {
 		c.badAt("degrade", "add last_good: {} or answer: TEXT, or remove degrade", "degrade has nothing to stand in")
 	}
+	c.placeholders("degrade.answer", c.Degrade.Answer, "{{wait}}")
 	rows := c.reactions()
 	for i, word := range c.Degrade.For {
 		for _, class := range classesOf([]string{word}) {
@@ -294,11 +332,27 @@ func (c *checks) degraded() {
 	}
 }
 
+var placeholder = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+
+// placeholders reports those of a text that readers would get to see, since they are not known.
+func (c *checks) placeholders(path, text string, known ...string) {
+	for _, found := range placeholder.FindAllString(text, -1) {
+		mend := "remove it"
+		if len(known) > 0 {
+			mend = "write " + strings.Join(known, " or ") + ", or remove it"
+		}
+		if !slices.Contains(known, found) {
+			c.badAt(path, mend, "%s has the placeholder %s, which is not known", lastOf(path), quoted(found))
+		}
+	}
+}
+
 func (c *checks) streams() {
 	s := c.Stream
 	if s == nil {
 		return
 	}
+	c.placeholders("stream.notice", s.Notice)
 	if s.Whole && (s.Deltas > 0 || s.Bytes > 0 || s.Wait > 0) {
 		c.badAt("stream.whole", "keep one of them", "whole holds everything back, so no window_ is needed")
 	}

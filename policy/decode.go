@@ -180,6 +180,7 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 		if v.Type().PkgPath() != reflect.TypeFor[decoder]().PkgPath() {
 			r["free"] = "" // their package says what numbers may be
 		}
+		r["meaning"] = meaningOf(v.Type(), fields[i])
 		d.value(p.value, under(path, p.key.Value), v.FieldByIndex(fields[i].Index), r)
 	}
 	if n.Kind != yaml.MappingNode {
@@ -225,8 +226,8 @@ func (d *decoder) table(n *yaml.Node, path string, v reflect.Value, r rule) {
 
 func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, r rule) {
 	if n.Kind != yaml.SequenceNode {
-		mend := "write a list: [a, b]"
-		if n.Kind == yaml.ScalarNode && quoted(n.Value) == strconv.Quote(n.Value) {
+		mend := "write a list: [" + shapeOf(v.Type().Elem()) + "]"
+		if n.Kind == yaml.ScalarNode && quoted(n.Value) == strconv.Quote(n.Value) && v.Type().Elem().Kind() != reflect.Struct {
 			mend = "write a list: [" + n.Value + "]"
 		}
 		d.bad(n, mend, "%s is %s, not a list", nameOf(path), kindOf(n))
@@ -255,6 +256,24 @@ func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, r rule) {
 		}
 	}
 	v.Set(items)
+}
+
+// shapeOf is what an item of a list looks like: a mapping with the keys that are required, or with all of them if none is.
+func shapeOf(t reflect.Type) string {
+	if t.Kind() != reflect.Struct {
+		return "a, b"
+	}
+	var all, required []string
+	for _, f := range fieldsOf(t) {
+		all = append(all, keyOf(f)+": …")
+		if ruleOf(f).has("required") {
+			required = append(required, keyOf(f)+": …")
+		}
+	}
+	if len(required) > 0 {
+		all = required
+	}
+	return "{" + strings.Join(all, ", ") + "}"
 }
 
 type pair struct{ key, value *yaml.Node }

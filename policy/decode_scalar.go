@@ -111,30 +111,39 @@ func (d *decoder) notOne(n *yaml.Node, path string, all []string) {
 	d.bad(n, mend, "%s is none of what %s takes", quoted(n.Value), lastOf(place))
 }
 
+// plainNumber is how numbers are written: decimal, without a zero in front, which would mean eight or ten.
+var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]+|[1-9][0-9]*\.)([eE][-+]?[0-9]+)?$`)
+
 func (d *decoder) integer(n *yaml.Node, path string, v reflect.Value, r rule) {
 	key := lastOf(path)
 	isTime := strings.HasSuffix(key, "_ms")
-	if n.Tag != "!!int" {
+	f, isWhole := wholeNumber(n)
+	switch _, err := strconv.ParseInt(n.Value, 10, 64); {
+	case n.Tag != "!!int" && !isWhole:
 		d.bad(n, numberMend(n, key, isTime), "%s is %s, not a whole number%s", key, kindOf(n), unitOf(key))
 		return
-	}
-	i, err := strconv.ParseInt(n.Value, 10, 64)
-	if err != nil {
-		d.bad(n, "write a plain decimal number", "%s is %s, which is too large or not plain", key, quoted(n.Value))
-		return
-	}
-	if v.Type() != reflect.TypeFor[millis]() {
-		if i > math.MaxInt32 && !r.has("max") {
-			d.bad(n, "leave it out for no bound", "%s is too large", key)
-			return
-		}
-	} else if i > mostMillis {
+	case f > mostMillis && isTime:
 		d.bad(n, "milliseconds are meant", "%s is more than a year", key)
 		return
+	case f > math.MaxInt32 && !r.has("max") && !isTime:
+		d.bad(n, "lower it"+r.orAbsent(), "%s is too large", key)
+		return
+	case err != nil || !plainNumber.MatchString(n.Value):
+		d.bad(n, numberMend(n, key, isTime), "%s is %s, not a whole number in plain digits", key, kindOf(n))
+		return
 	}
-	if d.bounded(n, key, float64(i), r, isTime) {
-		v.SetInt(i)
+	if d.bounded(n, key, f, r, isTime) {
+		v.SetInt(int64(f))
 	}
+}
+
+// wholeNumber is the number that n is, if it is a whole one, however it is written.
+func wholeNumber(n *yaml.Node) (float64, bool) {
+	if n.Tag != "!!int" && n.Tag != "!!float" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
+	return f, err == nil && f == math.Trunc(f) && !math.IsInf(f, 0)
 }
 
 func (d *decoder) float(n *yaml.Node, path string, v reflect.Value, r rule) {
@@ -144,7 +153,7 @@ func (d *decoder) float(n *yaml.Node, path string, v reflect.Value, r rule) {
 		return
 	}
 	f, err := strconv.ParseFloat(n.Value, 64)
-	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+	if err != nil || !plainNumber.MatchString(n.Value) {
 		d.bad(n, "write a plain decimal number", "%s is %s, which is no plain number", key, quoted(n.Value))
 		return
 	}
@@ -168,15 +177,25 @@ func (d *decoder) bounded(n *yaml.Node, key string, f float64, r rule, isTime bo
 	most, hasMost := r.number("max")
 	switch {
 	case hasAbove && f <= above:
-		d.bad(n, "remove the line for no bound", "%s is %s; it must be above %v", key, n.Value, above)
+		d.bad(n, "raise it"+r.orAbsent(), "%s is %s; it must be above %v", key, n.Value, above)
 	case !hasAbove && f < least:
-		d.bad(n, "remove the line for the default", "%s is %s; the least is %v", key, n.Value, least)
+		d.bad(n, "raise it"+r.orAbsent(), "%s is %s; the least is %v", key, n.Value, least)
 	case hasMost && f > most:
-		d.bad(n, "lower it", "%s is %s; the most is %v", key, n.Value, most)
+		d.bad(n, "lower it"+r.orAbsent(), "%s is %s; the most is %v", key, n.Value, most)
 	default:
 		return true
 	}
 	return false
+}
+
+var absent = regexp.MustCompile(`; ([^;]*) if (?:null or )?absent`)
+
+// orAbsent says what holds without the line, where that is said of the key.
+func (r rule) orAbsent() string {
+	if m := absent.FindStringSubmatch(r["meaning"]); m != nil {
+		return ", or remove the line (" + m[1] + " if absent)"
+	}
+	return ""
 }
 
 // unitOf is the unit that a key or path is in.
@@ -194,6 +213,8 @@ func unitOf(path string) string {
 
 var money = regexp.MustCompile(`^\s*(?:USD|US\$|\$)?\s*([0-9]+(?:\.[0-9]+)?)\s*(?:USD|\$|dollars)?\s*$`)
 
+var octal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
 // numberMend says what to write in the place of a text that was meant as a number.
 func numberMend(n *yaml.Node, key string, isTime bool) string {
 	if n.Kind == yaml.ScalarNode {
@@ -204,9 +225,15 @@ func numberMend(n *yaml.Node, key string, isTime bool) string {
 		if _, err := strconv.ParseFloat(text, 64); err == nil && n.Tag == "!!str" {
 			return "write it without quotes"
 		}
-		if m := money.FindStringSubmatch(text); m != nil && !isTime {
+		if f, ok := wholeNumber(n); ok && math.Abs(f) <= math.MaxInt32 && !strings.HasPrefix(strings.TrimLeft(text, "+-"), "0") {
+			return fmt.Sprintf("write %s: %.0f", key, f)
+		}
+		if m := money.FindStringSubmatch(text); m != nil && !isTime && n.Tag == "!!str" {
 			return "write " + key + ": " + m[1]
 		}
+	}
+	if octal.MatchString(n.Value) {
+		return "write digits only, without a 0 in front"
 	}
 	return "write digits only"
 }
@@ -241,19 +268,17 @@ func (d *decoder) plain(n *yaml.Node, path string) any {
 		}
 		return out
 	}
+	if (n.Tag == "!!int" || n.Tag == "!!float") && !plainNumber.MatchString(n.Value) {
+		d.bad(n, "write a plain decimal number", "%s is %s, which is no plain number", nameOf(path), quoted(n.Value))
+		return nil
+	}
 	var v any
 	if err := n.Decode(&v); err != nil {
 		d.bad(n, "write it as JSON would have it", "%s is %s, which cannot be read", nameOf(path), kindOf(n))
 		return nil
 	}
-	switch f := v.(type) {
-	case time.Time:
+	if _, isDate := v.(time.Time); isDate {
 		return n.Value
-	case float64:
-		if math.IsNaN(f) || math.IsInf(f, 0) {
-			d.bad(n, "write a plain decimal number", "%s is %s, which is no plain number", nameOf(path), quoted(n.Value))
-			return nil
-		}
 	}
 	return v
 }

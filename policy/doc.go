@@ -40,9 +40,9 @@
 // passed, its other keys count as stated, and approvals says for which workflow and reasons it was approved, by whom and until
 // when. Each role of a stand-in needs an approval for each of its reasons then. A card whose stand-in does not satisfy is refused
 // with the item that fails; one whose approval or evaluation runs out is no longer called for that role, which [Set.Expired]
-// tells. The primary is what the stand-ins are measured against; if it declares something, that has to satisfy too, apart from
-// approvals and what time brings. Answers of every route are held to the output of the contract: what lacks a required field is
-// BadOutput. A stream is only checked before it is seen if stream.whole holds it back.
+// tells with the item that ended. The primary is what the stand-ins are measured against; if it declares something, that has to
+// satisfy too, apart from approvals and what time brings. Answers of every route are held to the output of the contract: what
+// lacks a required field is BadOutput; refusals pass. A stream is only checked before it is seen if stream.whole holds it back.
 //
 // # Reloading
 //

@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/middleware"
 	"github.com/modelchain/llm/policy/contract"
 )
 
@@ -19,30 +22,75 @@ type equivalence struct {
 	validate func(*llm.Request, *llm.Response) error // nil: answers are not checked
 	schemas  string                                  // a sum of the files that it was made from
 	// until is when time takes a route from a role, by the path of the role. Not there: never.
-	until map[string]time.Time
+	until map[string]ending
+}
+
+// An ending is the moment at which a route stops satisfying a contract, and the items that end then.
+type ending struct {
+	at        time.Time
+	why, mend string
+}
+
+// over reports whether time has taken the route at a moment.
+func (e ending) over(now time.Time) bool { return !e.at.IsZero() && !now.Before(e.at) }
+
+// told is what accounts say of a route that time has taken.
+func (e ending) told() string { return e.String() + "; " + e.mend }
+
+// String says until when the contract was satisfied and what ended then.
+func (e ending) String() string {
+	return fmt.Sprintf("it satisfied the contract until %s: %s", contract.Time(e.at), e.why)
+}
+
+// endingOf is when time takes a route that satisfies, at zero if it never does.
+func endingOf(demands contract.Contract, p contract.Profile) ending {
+	e := ending{at: contract.Expires(demands, p)}
+	var items, mends []string
+	for _, m := range demands.Check(p, e.at) {
+		if m.Until.Equal(e.at) && !e.at.IsZero() {
+			items = append(items, fmt.Sprintf("%s: %s", m.Item, m.Demanded))
+			mends = append(mends, m.Mend)
+		}
+	}
+	if len(items) > 1 && strings.HasPrefix(items[1], "approval.reasons") && strings.HasPrefix(items[0], "approval.workflow") {
+		items, mends = items[1:], mends[1:] // the reasons say more
+	}
+	e.why, e.mend = strings.Join(items, "; "), strings.Join(slices.Compact(mends), "; ")
+	return e
 }
 
 // A role is a place in which a route stands in, and the reasons for it.
 type role struct {
 	path, route string
 	reasons     []string
+	classes     []llm.Class // that the reasons stand for
 }
 
 // roles are those of a card, by their paths.
 func (c *card) roles() []role {
 	var out []role
 	for i, f := range c.Fallbacks {
-		out = append(out, role{fmt.Sprintf("allowed_fallbacks.%d.route", i), f.Route, f.Reasons})
+		out = append(out, role{fmt.Sprintf("allowed_fallbacks.%d.route", i), f.Route, f.Reasons, classesOf(f.Reasons)})
 	}
 	if c.Long != "" {
-		out = append(out, role{"long_context", c.Long, []string{"context_overflow"}})
+		long := role{path: "long_context", route: c.Long}
+		rows := c.reactions()
+		for class := range llm.Class(llm.NumClasses) {
+			if rows[class].Elsewhere == middleware.Larger { // to which the token router moves it
+				long.reasons, long.classes = append(long.reasons, wordOf(class)), append(long.classes, class)
+			}
+		}
+		out = append(out, long)
 	}
 	return out
 }
 
-// problems reports what cannot be meant in a part of the file.
+// problems reports what cannot be meant in a part of the file, apart from what was wrong when it was read.
 func (d *decoder) problems(path string, all []*contract.Problem) {
 	for _, p := range all {
+		if !d.sound(under(path, p.Item)) {
+			continue
+		}
 		d.badAt(under(path, p.Item), p.Mend, "%s %s", p.Item, p.Text)
 	}
 }
@@ -92,9 +140,41 @@ func (l *listed) checkProfile() {
 	l.problems(l.path, contract.Profile{Approvals: l.Approvals}.Valid())
 }
 
+// checkApprovals finds approvals for what no card says, which would never count.
+func (l *listed) checkApprovals(all *parsed) {
+	l.approved(under(l.path, "approvals"), l.Approvals, all)
+	if l.Declares != nil {
+		l.approved(under(l.path, "declares.approvals"), l.Declares.Approvals, all)
+	}
+}
+
+func (l *listed) approved(path string, approvals []contract.Approved, all *parsed) {
+	var workflows []string
+	for _, c := range all.cards {
+		workflows = append(workflows, c.Workflow)
+	}
+	named := !slices.Contains(workflows, "")
+	for i, a := range approvals {
+		at := under(path, strconv.Itoa(i))
+		if named && a.Workflow != "" && !slices.Contains(workflows, a.Workflow) {
+			mend := nearest(a.Workflow, workflows)
+			if mend == "" {
+				mend = "remove the approval, or add the card; the workflows are " + strings.Join(workflows, ", ")
+			}
+			l.badAt(at+".workflow", mend, "there is no workflow %s", quoted(a.Workflow))
+		}
+		for j, reason := range a.Reasons {
+			if words := wordsFor("fallback"); reason != "" && !slices.Contains(words, reason) {
+				place := fmt.Sprintf("%s.reasons.%d", at, j)
+				l.notOne(l.at[place], place, words)
+			}
+		}
+	}
+}
+
 // contract checks the answer's form and the stand-ins against the contract of a card.
 func (c *checks) contract() {
-	c.equal.until = map[string]time.Time{}
+	c.equal.until = map[string]ending{}
 	if c.Contract == nil {
 		return
 	}
@@ -108,7 +188,7 @@ func (c *checks) contract() {
 	}
 	c.validator()
 	now := time.Now()
-	if p := c.all.route(c.Primary); p != nil && p.Declares != nil {
+	if p := c.all.route(c.Primary); p != nil && p.Declares != nil && p.sound(p.path) {
 		c.satisfies(role{path: "primary", route: c.Primary}, *c.Contract, p, now)
 	}
 	for _, r := range c.roles() {
@@ -119,8 +199,8 @@ func (c *checks) contract() {
 		demands := *c.Contract
 		demands.Approval = contract.Approval{Workflow: c.Workflow, Reasons: r.reasons}
 		c.satisfies(r, demands, p, now)
-		if until := contract.Expires(demands, p.profile()); !until.IsZero() {
-			c.equal.until[r.path] = until
+		if end := endingOf(demands, p.profile()); !end.at.IsZero() {
+			c.equal.until[r.path] = end
 		}
 	}
 }
@@ -170,14 +250,13 @@ func (n *noted) Open(name string) (fs.File, error) {
 }
 
 // untilStage is the stage "satisfies", which takes a route from a role when its approval or its evaluation has run out.
-func untilStage(name string, until time.Time) llm.Stage {
-	why := fmt.Sprintf("it satisfied the contract until %s; have it approved or evaluated again", contract.Time(until))
-	return llm.Stage{Name: "satisfies", Config: "until " + contract.Time(until).String(), Wrap: func(next llm.Caller) llm.Caller {
+func untilStage(name string, end ending) llm.Stage {
+	return llm.Stage{Name: "satisfies", Config: "until " + contract.Time(end.at).String(), Wrap: func(next llm.Caller) llm.Caller {
 		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-			if time.Now().Before(until) {
+			if !end.over(time.Now()) {
 				return next.Call(ctx, req)
 			}
-			e := &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: name, Message: why}
+			e := &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: name, Message: end.told()}
 			return nil, req.Accounted().Skip(e)
 		})
 	}}
@@ -185,14 +264,14 @@ func untilStage(name string, until time.Time) llm.Stage {
 
 // standIn is the stack of a route in a role.
 func (n *onion) standIn(path, name string, stack llm.Caller) llm.Caller {
-	if until, ok := n.equal.until[path]; ok {
-		return llm.New(untilStage(name, until)).Then(stack)
+	if end, ok := n.equal.until[path]; ok {
+		return llm.New(untilStage(name, end)).Then(stack)
 	}
 	return stack
 }
 
 // Expired lists the routes that time has taken from a workflow by the moment at, since an approval has ended or an evaluation is
-// too old: they are not called. A moment to come tells what is about to happen. nil: there are none.
+// too old, with the item that ended: they are not called. A moment to come tells what is about to happen. nil: there are none.
 func (s *Set) Expired(at time.Time) Errors {
 	var out report
 	now := s.now.Load()
@@ -200,10 +279,10 @@ func (s *Set) Expired(at time.Time) Errors {
 	for _, name := range now.order {
 		f := now.flows[name]
 		for _, r := range f.card.roles() {
-			if until, ok := f.equal.until[r.path]; ok && !at.Before(until) {
+			if end := f.equal.until[r.path]; end.over(at) {
 				d := &decoder{report: &out, file: f.doc.file, at: f.doc.at}
-				d.badAt(r.path, "have it approved or evaluated again", "the route %s satisfied the contract of %s until %s",
-					quoted(r.route), quoted(name), contract.Time(until))
+				d.badAt(r.path, end.mend, "the route %s satisfied the contract of %s until %s: %s", quoted(r.route), quoted(name),
+					contract.Time(end.at), end.why)
 			}
 		}
 	}

@@ -97,7 +97,9 @@ func TestTimeTakesARouteFromAWorkflow(t *testing.T) {
 			t.Errorf("too early: %v", got)
 		}
 		soon := s.Expired(month)
-		if len(soon) != 1 || soon[0].Line != 3 || !strings.Contains(soon[0].Error(), `the route "b" satisfied the contract of "w" until 2000-02-01; have it approved`) {
+		const ended = `satisfied the contract of "w" until 2000-02-01: approval.reasons: an approval for "w" by reason of ` +
+			`"provider_overload"; approval.reasons: an approval for "w" by reason of "unusable_output"; have it approved again`
+		if len(soon) != 1 || soon[0].Line != 3 || !strings.Contains(soon[0].Error(), `the route "b" `+ended) {
 			t.Errorf("got %v", soon)
 		}
 		llmtest.Advance(time.Until(month))
@@ -122,7 +124,8 @@ func TestAStandInThatDoesNotSatisfyIsRefused(t *testing.T) {
 		{"region", "regions: [eu]}\n      eval", "regions: [eu, us]}\n      eval", `data.regions`},
 		{"price", "input: 1,", "input: 4,", `economics.max_input_usd_per_million`},
 		{"score", "score: 0.9", "score: 0.7", `quality.score: the workflow demands at least 0.8, the route states 0.7`},
-		{"no approval", "workflow: w, reasons: [provider_overload, unusable_output]", "workflow: v, reasons: [provider_overload, unusable_output]", `approval.workflow`},
+		{"no approval", "workflow: w, reasons: [provider_overload, unusable_output]", "workflow: v, reasons: [provider_overload, unusable_output]", `policy.yaml:30:20: there is no workflow "v"`},
+		{"no approval at all", "    approvals:\n      - {workflow: w, reasons: [provider_overload, unusable_output], by: ada, until: 2000-02-01}\n", "", `approval.workflow`},
 		{"not for this reason", "reasons: [provider_overload, unusable_output], by", "reasons: [provider_overload], by", `approval.reasons`},
 		{"approval without an end", ", until: 2000-02-01", "", `policy.yaml:30:9: approvals.0 is not whole; give workflow, reasons, by and until`},
 		{"no moment", "until: 2000-02-01", "until: soon", `until is the text "soon", not a moment; write a date as 2026-12-31`},

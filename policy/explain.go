@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,28 +29,57 @@ func (s *Set) Explain(workflow string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := f.card
+	c, now := f.card, time.Now()
 	var b strings.Builder
 	fmt.Fprintf(&b, "workflow %s\n", workflow)
 	fmt.Fprintf(&b, "  at most %s\n", strings.Join(c.ceilings(), ", "))
 	fmt.Fprintf(&b, "  first %s\n", c.Primary)
 	for _, r := range c.roles() {
 		fmt.Fprintf(&b, "  else  %s, for %s", r.route, strings.Join(r.reasons, ", "))
-		if until, ok := f.equal.until[r.path]; ok {
-			fmt.Fprintf(&b, ", until %s", contract.Time(until))
+		switch end, ok := f.equal.until[r.path]; {
+		case end.over(now):
+			fmt.Fprintf(&b, ", not called: %v", end)
+		case ok:
+			fmt.Fprintf(&b, ", until %s", contract.Time(end.at))
 		}
 		b.WriteByte('\n')
 	}
 	if len(c.Closed) > 0 {
 		fmt.Fprintf(&b, "  fails closed on %s\n", strings.Join(c.Closed, ", "))
 	}
+	if c.ReplaySafe == "request_sent" {
+		b.WriteString("  repeats and moves only what no provider can have acted on: below, a failure is of that kind where there is one\n")
+	}
 	b.WriteByte('\n')
-	state := f.state(time.Now())
+	state := f.state(now)
 	if c.MaxAttempts > 0 {
 		state.Left.Attempts-- // the first one
 	}
-	b.WriteString(middleware.Explain(state))
+	b.WriteString(uncertainRows(middleware.Explain(state), state))
 	return b.String(), nil
+}
+
+// sent are the classes of failures after which the provider may have acted on the request, or has.
+var sent = []llm.Class{llm.Unknown, llm.Timeout, llm.Stalled, llm.BadOutput, llm.Interrupted}
+
+// uncertainRows is table, what [middleware.Explain] says of s, with the rows of classes that fail closed since their outcome is
+// not known and s is ReplayUnsafe: those say what the one beneath the classes says.
+func uncertainRows(table string, s middleware.State) string {
+	lines := strings.Split(table, "\n")
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "any, outcome unknown") })
+	at := strings.Index(lines[0], "actions, in order")
+	if i < 0 || at < 0 {
+		return table
+	}
+	for _, class := range sent {
+		d := middleware.Decide(middleware.Failure{Class: class, Behind: class, Commit: llm.CommitUnknown}, s)
+		row := fmt.Sprintf("%-*s", at, class)
+		if j := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, row) }); j >= 0 &&
+			d.Why == middleware.ReasonUncertain {
+			lines[j] = row + lines[i][at:]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (s *Set) flow(workflow string) (*flow, error) {
@@ -93,9 +123,9 @@ func (f *flow) state(now time.Time) middleware.State {
 		s.Retry.MaxWait = cmp.Or(r.MaxWait.duration(), s.Retry.MaxWait)
 	}
 	for _, r := range c.roles() {
-		o := middleware.RouteOption{Name: r.route, For: classesOf(r.reasons), Window: f.windows[r.route]}
-		if until, ok := f.equal.until[r.path]; ok && !now.Before(until) {
-			o.Denied = &llm.Error{Class: llm.Unsupported, Message: "it satisfied the contract until " + contract.Time(until).String()}
+		o := middleware.RouteOption{Name: r.route, For: r.classes, Window: f.windows[r.route]}
+		if end := f.equal.until[r.path]; end.over(now) {
+			o.Denied = &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: r.route, Message: end.String()}
 		}
 		s.Routes = append(s.Routes, o)
 	}

@@ -22,7 +22,7 @@ var meanings = map[string]string{
 		" as long as the provider cannot have acted on it",
 	"card.primary":           "the route that is called first; the first route that is listed if absent",
 	"card.allowed_fallbacks": "the routes that may stand in, in order, each for its reasons only",
-	"card.long_context":      "the route for requests that do not fit the window of the primary",
+	"card.long_context":      "the route for requests that do not fit the window of the primary, and for what reactions move to a larger one",
 	"card.queue_after_ms": "the wait from which on work that time may mend is queued, in " +
 		"milliseconds; 0 for any wait; no queue if " +
 		"null or absent",
@@ -78,7 +78,7 @@ var meanings = map[string]string{
 	"stream.whole":          "whether the whole answer is held back",
 	"stream.on_interrupt": "what a stream that broke after something was seen ends in: the error " +
 		"(the default), a notice to the " +
-		"reader and the error, or a continuation on a route with the capability prefill",
+		"reader and the error, or a continuation on a route with the capability prefill, the primary last",
 	"stream.notice": "the notice, with on_interrupt: notice",
 
 	"reaction.again":     "whether it is repeated on the same route",
@@ -107,8 +107,8 @@ var meanings = map[string]string{
 	"route.declares":     "what the route is and what it passed, for the contracts of workflows",
 	"route.approvals":    "the approvals to stand in: workflow, reasons, by and until of each",
 
-	"price.input":        "US dollars for a million tokens of input",
-	"price.output":       "US dollars for a million tokens of output",
+	"price.input":        "US dollars for a million tokens of input; needed unless free",
+	"price.output":       "US dollars for a million tokens of output; needed unless free",
 	"price.cached_input": "US dollars for a million tokens of input from the provider's cache; as input if absent",
 	"price.cache_write":  "US dollars for a million tokens of input written to it; as input if absent",
 	"price.free":         "whether it costs nothing",

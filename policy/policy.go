@@ -59,6 +59,7 @@ type state struct {
 // flow is a workflow as its card has it now.
 type flow struct {
 	text      string
+	contract  string // its text, with a sum of its schemas
 	onion     *llm.Pipeline
 	cooldowns *middleware.Cooldowns
 	memory    *memory
@@ -87,7 +88,8 @@ func Load(path string, o Options) (*Set, error) {
 //
 // Calls under way end on the onion that they began with; those that begin later get the new one. A workflow whose card and
 // routes have not changed keeps its onion and all that it has learned. Else it is built anew; rests, retry budgets and last good
-// answers are kept, and those of a route whose definition or key has changed begin afresh.
+// answers are kept, and those of a route whose definition or key has changed begin afresh. Last good answers end with the contract
+// that they were checked against.
 func (s *Set) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
@@ -123,6 +125,7 @@ func (s *Set) load(files []source) error {
 func build(p *parsed, o *Options, before *state) (*state, error) {
 	for _, r := range p.routes {
 		r.check(o)
+		r.checkApprovals(p)
 	}
 	for _, c := range p.cards {
 		(&checks{c, p, o}).check()
@@ -150,7 +153,9 @@ func build(p *parsed, o *Options, before *state) (*state, error) {
 func (st *state) flow(doc *document, continues []string, o *Options, before *state) *flow {
 	c, old := &doc.card, before.flows[doc.Workflow]
 	f := &flow{card: c, doc: doc.decoder, equal: &doc.equal}
-	text, _ := json.Marshal(c) //nolint:errchkjson // texts and numbers
+	text, _ := json.Marshal(c)             //nolint:errchkjson // texts and numbers
+	demands, _ := json.Marshal(c.Contract) //nolint:errchkjson // read from YAML
+	f.contract = string(demands) + doc.equal.schemas
 	f.text = fmt.Sprint(string(text), doc.equal.schemas, doc.equal.until)
 	leaves, same := map[string]*llm.Deployment{}, true
 	f.windows = map[string]int{}
@@ -170,14 +175,14 @@ func (st *state) flow(doc *document, continues []string, o *Options, before *sta
 		f.cooldowns, f.memory, f.onion = old.cooldowns, old.memory, old.onion
 		return f
 	}
-	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, old, before)
+	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, old, before, old != nil && old.contract == f.contract)
 	n := &onion{card: c, o: o, leaves: leaves, continues: continues, equal: f.equal, cooldowns: f.cooldowns, k: f.memory}
 	f.onion = n.build()
 	return f
 }
 
 // remember is what a workflow starts with: what it knew of routes that are unchanged.
-func (st *state) remember(c *card, old *flow, before *state) *memory {
+func (st *state) remember(c *card, old *flow, before *state, sameContract bool) *memory {
 	m := &memory{retries: map[string]*middleware.RetryBudget{}}
 	unchanged := old != nil
 	for _, name := range c.used() {
@@ -198,7 +203,8 @@ func (st *state) remember(c *card, old *flow, before *state) *memory {
 	if c.Degrade == nil || c.Degrade.LastGood == nil {
 		return m
 	}
-	if old != nil && old.memory.lastGood != nil && *old.card.Degrade.LastGood == *c.Degrade.LastGood {
+	// Answers that were good under another contract may lack what this one demands.
+	if old != nil && old.memory.lastGood != nil && *old.card.Degrade.LastGood == *c.Degrade.LastGood && sameContract {
 		m.lastGood = old.memory.lastGood
 		return m
 	}

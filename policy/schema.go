@@ -159,6 +159,12 @@ func (*key) schema(g *generator) object {
 	return s
 }
 
+func (*price) schema(g *generator) object {
+	s := g.structure(reflect.TypeFor[price]())
+	s["anyOf"] = []any{object{"required": []string{"input", "output"}}, object{"required": []string{"free"}}}
+	return s
+}
+
 func (*routeList) schema(g *generator) object {
 	return object{"anyOf": []any{
 		object{

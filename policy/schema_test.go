@@ -168,6 +168,12 @@ a key that is not there
 routes in two documents
 nobody goes on with a broken answer
 a cap below the rest that is not written
+numbers that are whole, and not plain
+a long context that no failure leads to
+approvals for what there is not
+keys in other places of a route
+rows that say what the table says
+placeholders that are not known
 `
 
 func TestTheSchemaRefusesWhatIsWrongByItself(t *testing.T) {

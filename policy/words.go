@@ -122,6 +122,19 @@ func classesOf(words []string) []llm.Class {
 	return out
 }
 
+// wordOf is the word that stands for a class, for it alone if there is one. It is the name of the class if there is none.
+func wordOf(class llm.Class) string {
+	word := class.String()
+	for _, w := range Words() {
+		if slices.Contains(w.Classes, class) {
+			if word = w.Word; len(w.Classes) == 1 {
+				break
+			}
+		}
+	}
+	return word
+}
+
 // closedRow is row for a class that fails closed: what it rests stays, since that keeps others from the same failure.
 func closedRow(row middleware.Reaction) middleware.Reaction {
 	return middleware.Reaction{Cools: row.Cools, Long: row.Long, Closed: true}
