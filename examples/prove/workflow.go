@@ -19,6 +19,7 @@ import (
 	"github.com/modelchain/llm/policy"
 	riverqueue "github.com/modelchain/llm/queue/river"
 	sqlstore "github.com/modelchain/llm/stores/sql"
+	"github.com/modelchain/llm/tokens"
 	"github.com/modelchain/llm/tools"
 )
 
@@ -36,6 +37,9 @@ func open(ctx context.Context, cards fs.FS) (a *App, err error) {
 	a = &App{cards: cards}
 	if a.dir, err = os.MkdirTemp("", "support"); err != nil {
 		return nil, err
+	}
+	if err := tokens.For("primary-model").Load(); err != nil { // as a service does before it serves
+		return nil, errors.Join(err, a.close())
 	}
 	if a.store, err = sqlstore.OpenSQLite(ctx, filepath.Join(a.dir, "journal.db"), sqlstore.Config{}); err != nil {
 		return nil, errors.Join(err, a.close())
