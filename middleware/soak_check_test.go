@@ -242,7 +242,6 @@ func (c *soakCall) checkActions(o *outcome, say func(string, ...any)) {
 	rows := slices.DeleteFunc(slices.Clone(o.rows()), func(a llm.Attempt) bool { return a.Skipped != "" })
 	slices.SortFunc(rows, func(a, b llm.Attempt) int { return a.Index - b.Index })
 	said := map[string]int{}
-	reactions := middleware.DefaultReactions()
 	for i := range rows {
 		a := &rows[i]
 		c.checkClass(a, said[a.Deployment], say)
@@ -256,23 +255,32 @@ func (c *soakCall) checkActions(o *outcome, say func(string, ...any)) {
 		for j := i + 1; j < len(rows); j++ {
 			b := &rows[j]
 			_, goesOn := c.continues[b.Deployment]
-			switch row := reactions[a.Class]; {
+			switch {
 			case b.Start.Before(a.Start.Add(a.Took)): // beside it
 				if !c.beside {
 					say("attempt %d begins while %d is under way", b.Index, a.Index)
 				}
-			case a.Deployment == b.Deployment && row.Again == middleware.Never:
+			case a.Deployment == b.Deployment && (isFatal(a.Class) || isNotRepeated(a.Class)):
 				say("attempt %d repeats %d, which was %v", b.Index, a.Index, a.Class)
 			case goesOn || c.beside && (c.lost(a) || isUnderWay(rows[:j], b.Deployment, a.Start.Add(a.Took))):
-			case row.Elsewhere == middleware.Nowhere:
+			case isFatal(a.Class):
 				say("attempt %d, after %d was %v", b.Index, a.Index, a.Class)
-			case row.Elsewhere == middleware.Approved && a.Deployment != b.Deployment && !c.leaf(b.Deployment).quota:
+			case a.Class == llm.Quota && a.Deployment != b.Deployment && !c.leaf(b.Deployment).quota:
 				say("attempt %d, after %d was %v, which nobody approved %s for", b.Index, a.Index, a.Class, b.Deployment)
-			case a.Class == llm.BadOutput && j > i+2 && rows[i+1].Deployment == a.Deployment && rows[i+1].Class == a.Class && b.Deployment == a.Deployment:
+			case a.Class == llm.BadOutput && j >= i+2 && rows[i+1].Deployment == a.Deployment && rows[i+1].Class == a.Class && b.Deployment == a.Deployment:
 				say("attempt %d repeats %v for the second time", b.Index, a.Class)
 			}
 		}
 	}
+}
+
+// What follows on a class is said here again, for the table of the stages could be wrong.
+func isFatal(c llm.Class) bool {
+	return slices.Contains([]llm.Class{llm.Invalid, llm.Auth, llm.Refused, llm.Unknown, llm.Canceled}, c)
+}
+
+func isNotRepeated(c llm.Class) bool {
+	return slices.Contains([]llm.Class{llm.Stalled, llm.Quota, llm.TooLong, llm.NotFound, llm.Unsupported}, c)
 }
 
 // lost reports whether a ended because another deployment was faster.
@@ -321,8 +329,7 @@ func (c *soakCall) checkDecisions(o *outcome, say func(string, ...any)) {
 	state := middleware.State{Left: middleware.NoLimit(), Routes: c.w.routes, ReplayUnsafe: c.unsafe}
 	state.Retry.Left = c.w.repeats
 	rows := o.rows()
-	n := 0
-	decisions := middleware.Replay(state, rows)
+	decisions, n := middleware.Replay(state, rows), 0
 	for i := range rows {
 		a := &rows[i]
 		if a.Skipped != "" || a.Err == nil {
@@ -332,14 +339,12 @@ func (c *soakCall) checkDecisions(o *outcome, say func(string, ...any)) {
 		n++
 		next := slices.IndexFunc(rows[i+1:], func(b llm.Attempt) bool { return b.Skipped == "" })
 		if next < 0 {
-			continue // what was not done may have reasons that the account does not tell
+			continue // what was not done may have reasons that the account does not tell, such as a stack without retry
 		}
 		b := &rows[i+1+next]
 		switch {
 		case a.Deployment == b.Deployment && d.Action != middleware.ActionRetry:
 			say("attempt %d repeats %d, and the decision was %v", b.Index, a.Index, d)
-		case a.Deployment != b.Deployment && d.Action == middleware.ActionRetry && d.NoRetry != 0:
-			say("attempt %d is elsewhere, and the decision was %v", b.Index, d)
 		case d.Action != middleware.ActionRetry && d.Action != middleware.ActionFallback:
 			say("attempt %d was made, and the decision was %v", b.Index, d)
 		case d.Action == middleware.ActionFallback && c.w.routes[d.Route].Name != b.Deployment:
