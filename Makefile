@@ -1,6 +1,6 @@
 # The commands of this repository. CI is bash .ci/run, which needs no make.
 
-.PHONY: test race lint fix bench fuzz examples api ci
+.PHONY: test race lint fix bench soak fuzz examples api ci
 
 test: ## what a newcomer runs
 	go test work
@@ -16,6 +16,10 @@ fix: ## what gofmt, golangci-lint and go mod tidy can mend by themselves
 
 bench: ## the onion against failsafe-go: times and allocations of five runs
 	cd benchmarks && go test -run '^$$' -bench . -benchmem -count=5 .
+
+SOAK = 1000000
+soak: ## a million calls through random onions in fake time; make soak SOAK=100000 makes fewer
+	go test ./middleware -run '^TestSoak$$' -count=1 -timeout 60m -v -calls $(SOAK)
 
 fuzz: ## every fuzz target for a minute
 	FUZZTIME=60s bash .ci/run fuzz

@@ -3,6 +3,7 @@ module github.com/modelchain/llm
 go 1.26.0
 
 require (
+	github.com/abadojack/whatlanggo v1.0.1
 	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/gowebpki/jcs v1.0.2
 	github.com/pkoukk/tiktoken-go v0.1.8

@@ -13,7 +13,7 @@ import (
 // heard is a test that keeps what fails it.
 type heard struct {
 	testing.TB
-	said []string
+	said, logged []string
 }
 
 func (h *heard) Helper() {}

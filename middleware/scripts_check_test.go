@@ -121,11 +121,18 @@ func (s *script) wrong(o *outcome) (wrong []string) {
 	add(o.after > 0, "%d deltas after the call returned", o.after)
 	add(o.pastFail > 0, "%d deltas after the sink failed", o.pastFail)
 	add(o.written, "the caller's request was written to")
+	slow := s.slow
+	if o.resp != nil && o.resp.Degraded { // a stand-in is handed out whole
+		slow *= time.Duration(len(o.handed))
+	}
 	for _, limit := range []time.Duration{s.limit, s.cancel, s.theirs} {
-		add(limit > 0 && o.took > limit+s.slow, "it took %v, with a limit of %v and a reader that takes up to %v", o.took, limit, s.slow)
+		add(limit > 0 && o.took > limit+slow, "it took %v, with a limit of %v and a reader that takes up to %v", o.took, limit, slow)
 	}
 	wrong = append(wrong, s.wrongAccount(o)...)
 	answers, bad := split(o.handed)
+	if o.resp != nil && o.resp.Degraded { // its kinds of parts come one after the other
+		answers, bad = nil, ""
+	}
 	add(bad != "", "%s", bad)
 	for _, a := range answers[min(1, len(answers)):] {
 		add(!s.continues[a[:1]], "%s goes on with what another began", a)

@@ -27,7 +27,7 @@ func (d dice) upTo(most time.Duration) time.Duration {
 type script struct {
 	dice
 	models []*randomModel
-	chat   *llm.Pipeline
+	chat   llm.Caller
 	about  []string // the onion and what is around it, for the reader of a failure
 
 	continues map[string]bool // the deployments that may go on with an answer

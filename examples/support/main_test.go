@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,6 +43,38 @@ func TestEveryDeploymentGetsTheSamePrompt(t *testing.T) {
 				t.Errorf("a deployment was sent %q", c.Request.System)
 			}
 		}
+	})
+}
+
+// The prompt is tried on every deployment of the assistant. With deployments that speak to real models the same test says how
+// portable it really is.
+func TestThePromptIsPortable(t *testing.T) {
+	answers := func(known, unknown string) llm.Caller {
+		return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			text := unknown
+			if strings.Contains(req.Messages[0].Parts[0].Text, "password") && strings.Contains(req.System, "choose Reset password") {
+				text = known
+			}
+			return llmtest.Script(llmtest.Text(text)).Call(ctx, req)
+		})
+	}
+	articles := []Article{{"Resetting a password", "Open Settings, then Security, then choose Reset password."}}
+	a := NewAssistant("Teapot Cloud", articles,
+		&llm.Deployment{Name: "primary", Caller: answers("Open Settings, then Security, and choose Reset password.",
+			"The help articles do not say. Shall I open a ticket?")},
+		&llm.Deployment{Name: "backup", Caller: answers("You find it in Settings under Security: choose Reset password.",
+			"I have found nothing about that. I can open a ticket for you.")})
+	llmtest.EvaluatePrompt(t, llmtest.PromptConfig{
+		System: a.system, Chain: a.chat,
+		Fixtures: []llmtest.Fixture{
+			{Name: "known", Ask: "How do I reset my password?", Wants: llmtest.Wants{
+				Mention: []string{"Settings", "Reset password"}, NotMention: []string{"ticket"}, Sentences: llmtest.Bounds{Least: 1, Most: 3},
+				Language: "en", NotMatch: []*regexp.Regexp{regexp.MustCompile("[*#`]")},
+			}},
+			{Name: "unknown", Ask: "Do you sell tea?", Wants: llmtest.Wants{
+				Mention: []string{"ticket"}, Sentences: llmtest.Bounds{Least: 1, Most: 3}, Language: "en",
+			}},
+		},
 	})
 }
 

@@ -1,0 +1,90 @@
+package llmtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelchain/llm"
+)
+
+// Each rule finds what it is for, and lets a text pass that looks like it.
+func TestLintPromptFindsWhatIsOneProvidersAndNothingElse(t *testing.T) {
+	for rule, texts := range map[string][2]string{
+		"reasoning-tag":     {"Think in <thinking> first.", "Think before you answer."},
+		"reasoning-switch":  {"Answer. /no_think", "See a/think tank."},
+		"llama-template":    {"[INST] Answer. [/INST]", "Install it [INSTALL]."},
+		"chatml":            {"<|im_start|>system", "an im_start"},
+		"control-token":     {"<|eot_id|>", "a < b | c > d"},
+		"turn-marks":        {"Example:\nHuman: hi\n", "The user: an adult. Ask a human: Ann."},
+		"alpaca":            {"### Instruction: answer", "Instruction: answer"},
+		"identity":          {"You are Claude, who helps.", "You are the support assistant."},
+		"model-name":        {"Answer as briefly as gpt-4o-mini would.", "Answer as briefly as you can."},
+		"vendor":            {"You were trained by OpenAI.", "You were trained by us. Google it."},
+		"tool-tags":         {"Write <invoke name=\"f\">.", "Invoke the tool f."},
+		"tool-text":         {"Call functions.search.", "Its functions. Search."},
+		"artifacts":         {"Use the code_interpreter.", "Interpret the code."},
+		"xml-tags":          {"Answer in <answer> tags.", "Tag the answer."},
+		"prefill":           {"Set cache_control.", "Control the cache."},
+		"markdown":          {"Format the answer in Markdown.", "Answer as plain text, and do not use Markdown."},
+		"markdown-emphasis": {"**Never** guess.", "2 * 3 * 4"},
+		"markdown-headings": {"Rules\n# Rules\n", "Article #3 is new."},
+		"token-count":       {"Use at most 1,000 tokens.", "Use at most three sentences; tokens expire."},
+		"cutoff":            {"Your knowledge cutoff is 2024.", "The offer is cut off in May."},
+		"placeholder":       {"You work for {{product}}.", "Answer as {\"a\": {}}."},
+	} {
+		found := LintPrompt(texts[0])
+		if !slices.ContainsFunc(found, func(f PromptFinding) bool { return f.Rule == rule }) {
+			t.Errorf("%s is not found in %q: %v", rule, texts[0], found)
+		}
+		if found = LintPrompt(texts[1]); found != nil {
+			t.Errorf("%q is found to be %v", texts[1], found)
+		}
+	}
+	for _, r := range promptRules {
+		if r.why == "" || r.mend == "" || r.find.MatchString("") {
+			t.Errorf("rule %s says not why, not how to mend it, or finds nothing in nothing", r.name)
+		}
+	}
+}
+
+func TestLintPromptSaysWhereWhyAndHowToMendIt(t *testing.T) {
+	found := LintPrompt("Be kind.\nThen, ä, <thinking> twice.")
+	if len(found) != 1 {
+		t.Fatalf("%v", found)
+	}
+	want := `line 2, column 11: "<thinking>" (Anthropic, DeepSeek, Qwen): only models trained on this tag act on it; others print it to the user; ` +
+		`set Request.Effort, and say in words what belongs into the answer [reasoning-tag]`
+	if got := found[0].String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestEvaluatePromptFailsWhatIsNotPortableUnlessAllowed(t *testing.T) {
+	cfg := PromptConfig{
+		System: "You are Claude.", Deployments: []*llm.Deployment{deploymentOf("a", Script())}, Fixtures: []Fixture{{Name: "one", Ask: "?"}},
+	}
+	h := &heard{}
+	if r := EvaluatePrompt(h, cfg); len(r.Lint) != 2 || len(h.said) != 2 || !strings.HasPrefix(h.said[0], "the prompt is not portable: line 1") ||
+		!strings.Contains(r.String(), "lint: line 1, column 1: \"You are Claude\"") {
+		t.Errorf("the test hears %q", h.said)
+	}
+	cfg.Allow = []string{"identity", "model-name"}
+	h = &heard{}
+	if r := EvaluatePrompt(h, cfg); r.Lint != nil || h.said != nil {
+		t.Errorf("the test hears %q", h.said)
+	}
+}
+
+func FuzzLintPrompt(f *testing.F) {
+	f.Add("You are Claude.\r\n[INST] **x** </s> <｜a｜>")
+	f.Add(" \n\t</s>\n")
+	f.Fuzz(func(t *testing.T, prompt string) {
+		lines := strings.Split(prompt, "\n")
+		for _, found := range LintPrompt(prompt) {
+			if found.Line > len(lines) || !strings.HasPrefix(lines[found.Line-1][found.Column-1:], strings.Split(strings.TrimSuffix(found.Text, "…"), "\n")[0]) {
+				t.Errorf("%+v is not where it says it is in %q", found, prompt)
+			}
+		}
+	})
+}
