@@ -88,7 +88,7 @@ func (j Journal) attempt(a *middleware.JournalAttempt) []any {
 	}
 	return []any{
 		text(a.Call), a.Seq, j.s.owner, text(a.Workflow), a.Index, text(a.Requested), text(a.Deployment), text(a.Provider),
-		text(a.Model), text(a.Reason), text(a.From), after, a.Start.UnixMicro(), a.Waited.Microseconds(), string(a.State), class,
+		text(a.Model), text(a.Reason), text(a.From), after, a.Start.UnixMicro(), a.Waited.Microseconds(), text(string(a.State)), class,
 		commit.String(), a.Status, text(a.RequestID), a.Took.Microseconds(), a.FirstDelta.Microseconds(), a.Usage.Input,
 		a.Usage.Output, a.Usage.CachedInput, a.Usage.CacheWrite, a.Usage.Reasoning, number(a.Usage.Estimated), cost, text(a.Detail),
 	}
