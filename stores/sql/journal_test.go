@@ -250,9 +250,17 @@ func TestAlertsCountTheOutcomesApart(t *testing.T) {
 			}
 		}
 		noErr(t, j.Finish(ctx, middleware.JournalCall{Call: "x", Start: now.Add(-time.Hour), Outcome: middleware.OutcomeFailed}))
-		w := Alerts{
-			Workflow: "w", Primary: 1, Retry: 2, Fallback: 3, Degraded: 4, Failed: 5, Queued: 6, Canceled: 7, Unknown: 8, Running: 9,
+		for i, o := range []middleware.Outcome{middleware.OutcomeQueued, middleware.OutcomeQueued, middleware.OutcomePrimary} {
+			noErr(t, j.Finish(ctx, middleware.JournalCall{
+				Call: fmt.Sprint("delivery ", i), Workflow: "w", Start: now, Outcome: o, Receipt: "job", Delivery: true,
+			}))
 		}
+		w := Alerts{
+			Workflow: "w", Primary: 2, Retry: 2, Fallback: 3, Degraded: 4, Failed: 5, Queued: 6, Requeued: 2, Canceled: 7, Unknown: 8,
+			Running: 9,
+		}
+		want(t, "views", append(texts(t, s, "SELECT calls || ' ' || deliveries FROM llm_outcomes WHERE outcome = 'queued'"),
+			texts(t, s, "SELECT CAST(count(*) AS TEXT) FROM llm_calls WHERE delivery = 1")...), []string{"8 2", "3"})
 		got, err := j.Alerts(ctx, time.Time{})
 		noErr(t, err)
 		want(t, "all", got, []Alerts{{Failed: 1}, w})
