@@ -19,7 +19,8 @@ type JournalAck uint8
 
 // What a call waits for.
 const (
-	// AckAll: each of its rows is durable before it goes on.
+	// AckAll: the row of an attempt is durable before the provider is called, and how it ended before the next attempt begins or
+	// the call returns.
 	AckAll JournalAck = iota
 	// AckBegin: the row of an attempt is durable before the provider is called. How it ended is handed over: what a crash
 	// takes of that leaves the attempt unsettled, which is reported.
@@ -150,13 +151,17 @@ func (c *journalCall) finish(ctx context.Context, r *llm.Request, resp *llm.Resp
 		row.Deployment = resp.Deployment
 	}
 	if d := deliveryOf(r); d != nil {
-		row.Receipt = d.id
+		row.Receipt, row.Delivery = d.id, true
 	} else if receipt, ok := errors.AsType[*Receipt](err); ok {
 		row.Receipt = receipt.ID
 	}
 	if err != nil {
 		e := llm.AsError(err)
-		row.Class, row.Partial, row.Detail = e.Class, e.Partial != nil, explainCall(rows, err, false)
+		row.Class, row.Partial, row.Detail = e.Class, e.Partial != nil, explainCall(rows, err, false)+panicked(err)
 	}
-	c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Finish(ctx, row) })
+	c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Finish(ctx, row) }))
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.settle()
 }

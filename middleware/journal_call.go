@@ -21,7 +21,34 @@ type journalCall struct {
 	seq      int
 	open     []journalOpen
 	answered []journalAnswer
-	refused  error // why an attempt of this call was
+	refused  error          // why an attempt of this call was
+	ends     []func() error // each waits for a row that says how an attempt ended
+	over     bool           // nobody will wait for further ones
+}
+
+// later has what comes next wait for a write. nil: for none.
+func (c *journalCall) later(written func() error) {
+	if written == nil {
+		return
+	}
+	written = sync.OnceValue(written)
+	c.mu.Lock()
+	c.ends = append(c.ends, written)
+	over := c.over
+	c.mu.Unlock()
+	if over {
+		_ = written() // counted; the answer is not withheld
+	}
+}
+
+// settle waits for the ends that are being written. So that of the last attempt and that of the call share a wait for the disk.
+func (c *journalCall) settle() {
+	c.mu.Lock()
+	ends := c.ends
+	c.mu.Unlock()
+	for _, written := range ends {
+		_ = written()
+	}
 }
 
 // journalOpen is an attempt under way.
@@ -57,6 +84,7 @@ func (c *journalCall) Ask(_ context.Context, _ *llm.Request, _ *llm.Deployment, 
 
 // Start writes the row of an attempt.
 func (c *journalCall) Start(ctx context.Context, r *llm.Request, _ *llm.Deployment, a *llm.Attempt) (context.Context, error) {
+	c.settle()
 	row := c.begin(r, a)
 	err := c.pen.before(ctx, func(ctx context.Context) error { return c.cfg.Store.Begin(ctx, row) })
 	left := llm.ContextError(ctx, nil)
@@ -128,7 +156,7 @@ func (c *journalCall) End(ctx context.Context, _ *llm.Request, d *llm.Deployment
 		c.answered = append(c.answered, journalAnswer{*a, d, o.row})
 	}
 	c.mu.Unlock()
-	c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) })
+	c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
 }
 
 // amend settles again what was rejected since it answered.
@@ -139,8 +167,9 @@ func (c *journalCall) amend(ctx context.Context, rows []llm.Attempt) {
 	c.mu.Unlock()
 	for _, s := range answered {
 		if i := rowOf(rows, &s.was); i >= 0 && rows[i].Err != nil {
+			c.settle() // of two ends of a row the last one holds
 			row := s.row.settled(s.d, &rows[i])
-			c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) })
+			c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
 		}
 	}
 }

@@ -95,17 +95,22 @@ func (p *journalPen) before(ctx context.Context, write func(context.Context) err
 	return p.wait(ctx, journalBegin, write)
 }
 
-// after writes what must be written although ctx may be over.
-func (p *journalPen) after(ctx context.Context, what string, write func(context.Context) error) {
+// after writes what must be written although ctx may be over, and returns what waits for it. nil: nobody needs to.
+func (p *journalPen) after(ctx context.Context, what string, write func(context.Context) error) (written func() error) {
 	if p.down.Load() && !p.probe() || p.cfg.Ack != AckAll && !p.down.Load() {
 		p.handOver(ctx, write)
-		return
+		return nil
 	}
-	_ = p.wait(context.WithoutCancel(ctx), what, write) // counted; the answer is not withheld
+	return p.begin(context.WithoutCancel(ctx), what, write)
 }
 
 // wait writes, for at most the time-out. Where ctx ended first, the store is not to blame.
 func (p *journalPen) wait(ctx context.Context, what string, write func(context.Context) error) error {
+	return p.begin(ctx, what, write)()
+}
+
+// begin begins to write, and returns what waits for it until the time-out is over.
+func (p *journalPen) begin(ctx context.Context, what string, write func(context.Context) error) func() error {
 	limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	select {
 	case p.room <- struct{}{}:
@@ -113,14 +118,17 @@ func (p *journalPen) wait(ctx context.Context, what string, write func(context.C
 		cancel()
 		err := fmt.Errorf("%d writes are under way for more than %v", cap(p.room), p.cfg.Timeout)
 		p.failed(ctx, what, err)
-		return err
+		return func() error { return err }
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer func() { cancel(); <-p.room }()
 		done <- guarded(limited, write)
 	}()
-	var err error
+	return func() error { return p.ended(ctx, limited, what, done) }
+}
+
+func (p *journalPen) ended(ctx, limited context.Context, what string, done <-chan error) (err error) {
 	select {
 	case err = <-done:
 	case <-limited.Done():

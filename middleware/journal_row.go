@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -93,6 +94,8 @@ type JournalCall struct {
 	Refused, Partial bool
 	// Receipt is the id that a queue knows the work by: on the call that was queued and on its deliveries. "": none.
 	Receipt string
+	// Delivery marks a call that a queue made, to deliver its work. OutcomeQueued then says that the work went back.
+	Delivery bool
 	// Skipped are the deployments that were passed over. nil: none.
 	Skipped []JournalSkip
 	// Detail is as that of an attempt. "": nothing failed.
@@ -120,9 +123,17 @@ func (row JournalAttempt) settled(d *llm.Deployment, a *llm.Attempt) JournalAtte
 		row.State = JournalFailed
 	}
 	if a.Err != nil {
-		row.Detail = explainAttempt(a)
+		row.Detail = explainAttempt(a) + panicked(a.Err)
 	}
 	return row
+}
+
+// panicked says of err that it is a panic, without its value, which may be anything.
+func panicked(err error) string {
+	if _, ok := errors.AsType[*llm.PanicError](err); ok {
+		return ": it panicked"
+	}
+	return ""
 }
 
 // requested is the deployment that a call was for: the first that suits it.

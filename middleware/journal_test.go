@@ -286,6 +286,23 @@ func TestJournalTellsWhatADegradeAndAQueueMakeOfACall(t *testing.T) {
 	}
 }
 
+func TestJournalTellsADeliveryFromTheCallThatWasQueued(t *testing.T) {
+	var first, back journalBook
+	queued := middleware.Queue(middleware.QueueConfig{Queue: journalQueue{}})
+	if _, err := journalOf(&first, queued.Wrap(telemetryLeaf("a", "p", "m", llmtest.Fail(llm.Overloaded)))).
+		Call(t.Context(), telemetryAsk()); !errors.Is(err, llm.Queued) {
+		t.Fatal(err)
+	}
+	again := journalOf(&back, queued.Wrap(telemetryLeaf("a", "p", "m", llmtest.Fail(llm.Overloaded))))
+	if _, next, err := middleware.Deliver(t.Context(), again, "job-7", &middleware.Job{Request: telemetryAsk(), Since: time.Now()}); next == nil {
+		t.Fatal(err)
+	}
+	a, b := first.call(t), back.call(t)
+	if a.Delivery || !b.Delivery || a.Outcome != b.Outcome || a.Receipt != b.Receipt {
+		t.Errorf("the call %+v, the delivery %+v", a, b)
+	}
+}
+
 // journalQueue takes everything.
 type journalQueue struct{}
 
@@ -339,4 +356,85 @@ func journalRig(t *testing.T, down middleware.JournalDown) (*telemetryRig, func(
 	return r, func(c *middleware.JournalConfig) {
 		c.Down, c.Logger, c.Meter = down, r.config.Logger, r.config.Meter
 	}
+}
+
+func TestAPanicIsToldWithoutItsValue(t *testing.T) {
+	b := &journalBook{}
+	chat := journalOf(b, &llm.Deployment{Name: "a", Caller: llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+		panic("the prompt was secret")
+	})})
+	if _, err := chat.Call(t.Context(), telemetryAsk()); err == nil {
+		t.Fatal("a panic is no failure")
+	}
+	if d := b.rows()[0].Detail; d != "a: bad_output: it panicked" {
+		t.Errorf("of the attempt: %q", d)
+	}
+	if d := b.call(t).Detail; d != "bad_output: a: bad_output: it panicked" {
+		t.Errorf("of the call: %q", d)
+	}
+}
+
+// The end of the last attempt and that of the call wait for the disk together, and the call waits for both.
+func TestTheLastEndsOfACallAreWrittenTogetherAndWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settle, finish := make(chan struct{}), make(chan struct{})
+		var order []string
+		b := &journalBook{down: func(_ context.Context, what string) error {
+			switch what {
+			case "settle":
+				<-settle
+			case "finish":
+				<-finish
+			}
+			return nil
+		}}
+		returned := make(chan error, 1)
+		go func() {
+			_, err := journalOf(b, &llm.Deployment{Name: "a", Caller: llmtest.Script(llmtest.Text("x"))}).Call(t.Context(), telemetryAsk())
+			returned <- err
+		}()
+		for _, step := range []struct {
+			name string
+			do   func()
+		}{{"finish", func() { finish <- struct{}{} }}, {"settle", func() { settle <- struct{}{} }}} {
+			synctest.Wait()
+			if len(returned) > 0 {
+				t.Fatalf("the call returned before its %s was durable", step.name)
+			}
+			step.do() // which somebody must be waiting for
+			order = append(order, step.name)
+		}
+		if err := <-returned; err != nil || len(order) != 2 || b.text() != "1 a>a initial answered" {
+			t.Errorf("%v, %v: %s", err, order, b.text())
+		}
+	})
+}
+
+func TestTheNextAttemptWaitsForTheEndOfTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settle := make(chan struct{})
+		b := &journalBook{down: func(_ context.Context, what string) error {
+			if what == "settle" {
+				<-settle
+			}
+			return nil
+		}}
+		first, second := llmtest.Script(llmtest.Fail(llm.Overloaded)), llmtest.Script(llmtest.Text("x"))
+		returned := make(chan error, 1)
+		chat := journalOf(b, middleware.Fallback(middleware.FallbackConfig{}, &llm.Deployment{Name: "a", Caller: first},
+			&llm.Deployment{Name: "b", Caller: second}))
+		go func() {
+			_, err := chat.Call(t.Context(), telemetryAsk())
+			returned <- err
+		}()
+		synctest.Wait()
+		if first.Count() != 1 || second.Count() != 0 || len(b.rows()) != 1 {
+			t.Errorf("%d and %d calls with the rows\n%s", first.Count(), second.Count(), b.text())
+		}
+		settle <- struct{}{}
+		settle <- struct{}{}
+		if err := <-returned; err != nil || second.Count() != 1 {
+			t.Errorf("%v after %d calls", err, second.Count())
+		}
+	})
 }

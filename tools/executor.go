@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 )
@@ -20,7 +18,7 @@ type Config struct {
 	Store Store
 	// Tools are what a model may ask for. Their names differ.
 	Tools []Tool
-	// Owner says in records who runs a call. "": the host's name and the process id.
+	// Owner says in records who runs a call: up to 256 bytes of text. "": the host's name and the process id.
 	Owner string
 	// Lease is how long a record stays held after its owner was last heard of, and so how long a call waits before it takes over
 	// from a process that died. It is renewed after each third. A process that hangs for longer than this and then goes on may
@@ -71,6 +69,8 @@ func (t *Tool) nonsense() string {
 	switch {
 	case t.Spec.Name == "":
 		return "has no name; set Spec.Name"
+	case !isText(t.Spec.Name):
+		return "has a name with bytes that are no text; use letters and digits"
 	case t.Run == nil:
 		return "has no Run; say what it does"
 	case t.Effect > ReadOnly:
@@ -116,6 +116,7 @@ func (c *Config) setDefaults() {
 		}
 		c.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
+	c.Owner = plain(c.Owner)
 }
 
 // Specs is what to tell a model of the tools, for Request.Tools.
@@ -152,7 +153,7 @@ type job struct {
 func (e *Executor) Run(ctx context.Context, turn string, resp *llm.Response) (llm.Message, error) {
 	calls := resp.ToolCalls()
 	switch {
-	case turn == "" || len(turn) > 512 || !utf8.ValidString(turn) || strings.ContainsRune(turn, 0):
+	case turn == "" || len(turn) > 512 || !isText(turn):
 		return llm.Message{}, invalid("tools: Run: the turn is %.40q; it must be 1 to 512 bytes of text that identify the answer", turn)
 	case len(calls) == 0:
 		return llm.Message{}, invalid("tools: Run: the answer asks for no tool; look at its ToolCalls before")

@@ -304,6 +304,7 @@ func TestNonsenseIsRefusedAtConstruction(t *testing.T) {
 	ok := tools.Tool{Spec: llm.Tool{Name: "x"}, Run: run}
 	for says, cfg := range map[string]tools.Config{
 		"has no name":                 tool(func(tl *tools.Tool) { tl.Spec.Name = "" }),
+		"bytes that are no text":      tool(func(tl *tools.Tool) { tl.Spec.Name = "a\x00" }),
 		"has no Run":                  tool(func(tl *tools.Tool) { tl.Run = nil }),
 		"has Effect 9":                tool(func(tl *tools.Tool) { tl.Effect = 9 }),
 		"never in doubt":              tool(func(tl *tools.Tool) { tl.Effect, tl.Reconcile = tools.ReadOnly, run }),
@@ -390,4 +391,38 @@ func TestPanicsAndLostGoroutinesAreErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a tool returned and what is recorded of it may differ in how it is written. All runs of the turn get the same.
+func TestTheFirstRunGetsWhatTheNextOnesGet(t *testing.T) {
+	odd := []llm.Part{
+		llm.Text("ok\x00\xff"),
+		{Kind: llm.PartText, Text: "x", Extra: map[string]json.RawMessage{"a": json.RawMessage("{ \"b\" :\n 1, \"c\": \"<&>\" }"), "d": nil}},
+		{Kind: llm.PartFile, Name: "\xc3", Data: []byte{}, MIME: "text/plain"},
+		{Kind: llm.PartToolCall, Call: &llm.ToolCall{ID: "\xfe", Arguments: json.RawMessage(" 1.0 ")}},
+	}
+	result := tools.Result{Parts: odd}
+	run := func(context.Context, tools.Call) (tools.Result, error) { return result, nil }
+	e := executor(tools.Tool{Spec: llm.Tool{Name: "write"}, Run: run}, tools.Tool{Spec: llm.Tool{Name: "read"}, Run: run, Effect: tools.ReadOnly})
+	first, err := e.Run(t.Context(), "turn", asks("write {}", "read {}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := e.Run(t.Context(), "turn", asks("write {}", "read {}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range first.Parts {
+		a, b := first.Parts[i].Result.Parts, second.Parts[i].Result.Parts
+		if !reflect.DeepEqual(a, b) || a[0].Text != "ok\x00\uFFFD" {
+			t.Errorf("call %d: first %+v, then %+v", i, a, b)
+		}
+	}
+	// Each level is JSON, and all of them are deeper than what is read.
+	deep := strings.Repeat("[", 9999) + strings.Repeat("]", 9999)
+	result = tools.Result{Parts: []llm.Part{{Kind: llm.PartText, Extra: map[string]json.RawMessage{"a": json.RawMessage(deep)}}}}
+	want(t, results(t, e, "deep", asks("write {}")), results(t, e, "deep", asks("write {}"))...)
+	result = tools.Result{Parts: []llm.Part{}}
+	none := results(t, e, "empty", asks("write {}"))
+	want(t, results(t, e, "empty", asks("write {}")), none...)
 }

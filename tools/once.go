@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 )
@@ -86,7 +87,10 @@ func recorded(j *job, r Record) (Result, error) {
 	return out, nil
 }
 
-// plain is text that any database takes.
+// isText reports whether any database takes s: PostgreSQL refuses bytes of 0 and what is not UTF-8.
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// plain is s as text that any database takes.
 func plain(s string) string {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
 	const most = 256
@@ -96,11 +100,15 @@ func plain(s string) string {
 	return s
 }
 
-// fit bounds a result, and is its JSON.
+// fit bounds a result, and is its JSON. The result is what is read from that: JSON changes bytes that are not UTF-8 and how raw
+// JSON is written, and whoever comes first is to get what the others get.
 func (e *Executor) fit(r Result) (Result, []byte) {
 	b, err := json.Marshal(r)
 	if err == nil && len(b) <= e.cfg.MaxResult {
-		return r, b
+		var read Result
+		if err = json.Unmarshal(b, &read); err == nil {
+			return read, b
+		}
 	}
 	note := "[The tool ran, and its result cannot be passed on, because it is no valid JSON. Do not call it again for that.]"
 	if err == nil {

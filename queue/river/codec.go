@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 )
 
 // encode is v as JSON. It keeps every exported field of a struct, also those that come later, and what encoding/json alone
 // would not: raw JSON byte for byte, empty or nil as it was, and errors. Left out are what is marked json:"-", functions, and
-// what leaves tells.
+// what leaves tells. Texts and raw JSON with bytes that are not UTF-8, which JSON has no room for, are armored.
 func encode(v any) (string, error) {
 	tree, err := (&encoder{}).value(reflect.ValueOf(v))
 	if err != nil {
@@ -22,6 +23,26 @@ func encode(v any) (string, error) {
 	}
 	text, err := json.Marshal(tree)
 	return string(text), err
+}
+
+// armor begins a text that is in base64.
+const armor = "\x00base64:"
+
+// armored is s as JSON keeps it.
+func armored(s string) string {
+	if utf8.ValidString(s) && !strings.HasPrefix(s, armor) {
+		return s
+	}
+	return armor + base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+func unarmored(s string) (string, error) {
+	code, ok := strings.CutPrefix(s, armor)
+	if !ok {
+		return s, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(code)
+	return string(raw), err
 }
 
 // leaves tells what is not stored: headers and bodies of providers, which nobody checks for what they hold, and the account
@@ -52,13 +73,15 @@ func (e *encoder) value(v reflect.Value) (any, error) {
 		if v.IsNil() {
 			return nil, nil //nolint:nilnil // null is the value
 		}
-		return string(v.Bytes()), nil
+		return armored(string(v.Bytes())), nil
 	case t == reflect.TypeFor[error]():
 		return e.failure(v)
 	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && t.Kind() != reflect.Pointer:
 		return v.Interface(), nil
 	}
 	switch v.Kind() {
+	case reflect.String:
+		return armored(v.String()), nil
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return nil, nil //nolint:nilnil // null is the value
@@ -92,7 +115,7 @@ func (e *encoder) value(v reflect.Value) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			m[key.String()] = tree
+			m[armored(key.String())] = tree
 		}
 		return m, nil
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Complex64, reflect.Complex128, reflect.Array:
@@ -125,7 +148,7 @@ func (e *encoder) failure(v reflect.Value) (any, error) {
 	}
 	own, ok := err.(*llm.Error) //nolint:errorlint // what wraps one is kept as text
 	if !ok || own == nil || e.errors >= maxNesting {
-		return map[string]any{"Text": err.Error(), "Class": llm.ClassOf(err)}, nil
+		return map[string]any{"Text": armored(err.Error()), "Class": llm.ClassOf(err)}, nil
 	}
 	e.errors++
 	defer func() { e.errors-- }()
@@ -219,8 +242,12 @@ func fillMap(data map[string]any, v reflect.Value) error {
 		v.Set(reflect.MakeMapWithSize(v.Type(), len(data)))
 		for key, item := range data {
 			value := reflect.New(v.Type().Elem()).Elem()
-			if err := fill(item, value); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
+			key, err := unarmored(key)
+			if err == nil {
+				err = fill(item, value)
+			}
+			if err != nil {
+				return fmt.Errorf("%q: %w", key, err)
 			}
 			v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), value)
 		}
@@ -231,8 +258,9 @@ func fillMap(data map[string]any, v reflect.Value) error {
 
 func fillString(data string, v reflect.Value) error {
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		v.SetBytes([]byte(data))
-		return nil
+		raw, err := unarmored(data)
+		v.SetBytes([]byte(raw))
+		return err
 	}
 	if t, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return t.UnmarshalText([]byte(data))
@@ -242,8 +270,9 @@ func fillString(data string, v reflect.Value) error {
 		v.Set(reflect.New(v.Type().Elem()))
 		return fillString(data, v.Elem())
 	case reflect.String:
-		v.SetString(data)
-		return nil
+		text, err := unarmored(data)
+		v.SetString(text)
+		return err
 	case reflect.Slice:
 		raw, err := base64.StdEncoding.DecodeString(data)
 		if err != nil {

@@ -112,6 +112,23 @@ func TestEveryExportedFieldOfARequestSurvives(t *testing.T) {
 	}
 }
 
+func TestBytesThatAreNoTextSurvive(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"a\xff\xfeb\xc3", "\xed\xa0\x80", armor, armor + "!", "\x00", "", "plain"} {
+		req := &llm.Request{
+			System: s, Messages: []llm.Message{{Role: llm.Role(s), Parts: []llm.Part{llm.Text(s)}}}, Stop: []string{s},
+			Labels: map[string]string{s: s, s + "2": "x"}, Extra: map[string]json.RawMessage{"openai": json.RawMessage(s), s + "3": nil},
+		}
+		if d := differs("Request", reflect.ValueOf(req).Elem(), reflect.ValueOf(survives(t, req)).Elem()); len(d) > 0 {
+			t.Errorf("lost on the way:\n%s", strings.Join(d, "\n"))
+		}
+		err := &llm.Error{Message: s, Err: fmt.Errorf("%s: %w", s, llm.Overloaded)}
+		if got := survives(t, err); got.Message != s || got.Err.Error() != err.Err.Error() {
+			t.Errorf("%q: an error became %q: %q", s, got.Message, got.Err)
+		}
+	}
+}
+
 func TestEveryExportedFieldOfAResponseSurvives(t *testing.T) {
 	t.Parallel()
 	resp := &llm.Response{}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,7 +18,8 @@ import (
 // Config says where a queue is kept and what it takes. One of DSN, SQLite and Postgres must be set.
 type Config struct {
 	// DSN is the name of a SQLite file, which is made if it is not there, or an address that begins with "file:"; or that of a
-	// PostgreSQL database, which begins with "postgres://". "": see SQLite and Postgres.
+	// PostgreSQL database, which begins with "postgres://" or is a list of key=value as libpq has them. A database in memory is
+	// refused. "": see SQLite and Postgres.
 	DSN string
 	// SQLite is a database that is open. It must have WAL, a busy_timeout and _txlock=immediate, and is not closed here. nil: DSN.
 	SQLite *sql.DB
@@ -42,9 +45,12 @@ type Config struct {
 
 // A Queue is a durable queue. It is a middleware.Queuer, safe for concurrent use.
 type Queue struct {
-	engine engine
-	cfg    Config
-	batch  batch
+	engine  engine
+	cfg     Config
+	batch   batch
+	open    context.Context //nolint:containedctx // it is the queue's: its end, by Close, ends undoing
+	shut    context.CancelFunc
+	undoing sync.WaitGroup
 }
 
 // Open opens the queue and brings its tables up to date, River's and its own, also when several processes do so at once. It
@@ -67,15 +73,40 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("riverqueue: open: %w", err)
 	}
 	if err := e.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("riverqueue: the tables cannot be brought up to date: %w", errors.Join(err, e.close()))
+		return nil, fmt.Errorf("riverqueue: open%s: the tables cannot be brought up to date: %w", cfg.file(), errors.Join(err, e.close()))
 	}
-	return &Queue{engine: e, cfg: cfg}, nil
+	q := &Queue{engine: e, cfg: cfg}
+	q.open, q.shut = context.WithCancel(context.WithoutCancel(ctx))
+	return q, nil
 }
 
 func mustNotBeNegative(where, name string, n int64) {
 	if n < 0 {
 		panic(fmt.Sprintf("llm/queue/river: %s.%s is negative; use 0 for what its comment says", where, name))
 	}
+}
+
+func (c *Config) postgres() bool {
+	if c.Postgres != nil || strings.HasPrefix(c.DSN, "postgres://") || strings.HasPrefix(c.DSN, "postgresql://") {
+		return true
+	}
+	key, _, list := strings.Cut(c.DSN, "=")
+	return list && slices.Contains([]string{
+		"host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "servicefile", "sslmode", "sslrootcert",
+		"connect_timeout", "application_name", "target_session_attrs", "pool_max_conns",
+	}, strings.TrimSpace(key))
+}
+
+// file is the SQLite file for an error.
+func (c *Config) file() string {
+	if c.DSN == "" || c.postgres() { // an address of PostgreSQL may have a password
+		return ""
+	}
+	name := c.DSN
+	if strings.HasPrefix(name, "file:") {
+		name, _, _ = strings.Cut(name, "?")
+	}
+	return " " + name
 }
 
 func newEngine(ctx context.Context, cfg *Config) (engine, error) {
@@ -88,12 +119,15 @@ func newEngine(ctx context.Context, cfg *Config) (engine, error) {
 	if given != 1 {
 		return nil, fmt.Errorf("%d of Config.DSN, SQLite and Postgres are set; set exactly one", given)
 	}
-	switch {
-	case cfg.Postgres != nil, strings.HasPrefix(cfg.DSN, "postgres://"), strings.HasPrefix(cfg.DSN, "postgresql://"):
+	if cfg.postgres() {
 		return newPostgres(ctx, cfg, cfg.Logger)
 	}
 	return newSQLite(cfg, cfg.Logger)
 }
 
 // Close closes what Open opened. Workers must have been stopped.
-func (q *Queue) Close() error { return q.engine.close() }
+func (q *Queue) Close() error {
+	q.shut()
+	q.undoing.Wait()
+	return q.engine.close()
+}

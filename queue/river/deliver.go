@@ -84,6 +84,9 @@ func (h *hold) call(ctx context.Context, c llm.Caller, job *middleware.Job) *pie
 	limited, cancel := context.WithTimeout(ctx, h.w.cfg.Timeout)
 	defer cancel()
 	resp, next, err := h.guarded(limited, c, job)
+	if resp != nil && resp.Degraded {
+		resp, err = nil, standIn(resp)
+	}
 	p := *h.from
 	p.spent = h.total()
 	if next != nil {
@@ -112,6 +115,22 @@ func (h *hold) call(ctx context.Context, c llm.Caller, job *middleware.Job) *pie
 	}
 	p.add(p.cause.Attempts)
 	return p.end(Dead)
+}
+
+// standIn is the failure for which an onion gave a stand-in. Nobody waits for one here, and recorded as the answer it would keep
+// the key.
+func standIn(resp *llm.Response) error {
+	e := &llm.Error{Message: "no deployment could answer; a stand-in of the onion is no answer to record", Attempts: resp.Attempts}
+	for i := range resp.Attempts {
+		a := &resp.Attempts[i]
+		if a.Err != nil && a.Class != llm.Canceled {
+			e.Class, e.Owner, e.Err = a.Class, a.Class.Owner(), a.Err
+		}
+		if a.Skipped == "" {
+			e.Commit = max(e.Commit, a.Commit)
+		}
+	}
+	return e
 }
 
 // cutOff tells whether the worker ended a delivery, and not what it met.

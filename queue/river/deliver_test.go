@@ -64,6 +64,31 @@ func TestRedeliveriesStayWithinTheBudget(t *testing.T) {
 	})
 }
 
+func TestAStandInIsNotRecordedAsTheAnswer(t *testing.T) {
+	t.Parallel()
+	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
+	m := llmtest.Script(llmtest.Fail(llm.Overloaded))
+	leaf := &llm.Deployment{Name: "primary", Caller: m}
+	c := llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+		r := req.Accounted()
+		if _, err := leaf.Call(ctx, r); err == nil {
+			t.Error("the model answered")
+		}
+		return &llm.Response{Parts: []llm.Part{llm.Text("come back")}, Degraded: true, Attempts: r.Attempts()}, nil
+	})
+	receipt, err := q.Enqueue(t.Context(), keyed("k", "how long?"))
+	must(t, err)
+	start(t, q, fast(c))
+	o := wait(t, q, receipt.ID)
+	if o.State != Dead || o.Response != nil || o.Err == nil || o.Err.Class != llm.Overloaded || len(o.Attempts) != 1 ||
+		o.Spent.Attempts != 1 || !strings.Contains(o.Err.Error(), "a stand-in of the onion is no answer") {
+		t.Errorf("it is %+v, with %v", o, o.Err)
+	}
+	if r, err := q.Enqueue(t.Context(), keyed("k", "how long?")); err != nil || r.ID == receipt.ID {
+		t.Errorf("the key was not given up: %+v, %v", r, err)
+	}
+}
+
 func TestWorkIsNotDeliveredBeforeItsTime(t *testing.T) {
 	onEach(t, func(t *testing.T, dsn string) {
 		m := llmtest.Script(llmtest.Text("ok"))

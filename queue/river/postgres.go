@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,10 +80,21 @@ func newPostgres(ctx context.Context, cfg *Config, log *slog.Logger) (engine, er
 	return e, nil
 }
 
+// commitTime is how long a commit may take. It is not cut short by the end of ctx, after which nobody would know its outcome.
+const commitTime = 5 * time.Second
+
 func (e *postgresEngine) transact(ctx context.Context, do func(transaction) error) error {
-	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		return do(postgresTx{pgRunner{tx}, riverTx[pgx.Tx]{e.client, e.queue, tx}})
-	})
+	tx, err := e.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(postgresTx{pgRunner{tx}, riverTx[pgx.Tx]{e.client, e.queue, tx}})
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
+	if err != nil {
+		return errors.Join(err, tx.Rollback(last))
+	}
+	return tx.Commit(last)
 }
 
 // migrationLock is the advisory lock of who migrates: "llm_work" as a number.

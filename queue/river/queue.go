@@ -33,7 +33,7 @@ func (q *Queue) Enqueue(ctx context.Context, job *middleware.Job) (*middleware.R
 		return nil, fmt.Errorf("riverqueue: Enqueue: %w", err)
 	}
 	if p.key == "" {
-		err = q.batch.insert(ctx, q.engine, p)
+		err = q.batch.insert(ctx, q.engine, p, q.undo)
 	} else {
 		for err = errTaken; errors.Is(err, errTaken); {
 			err = q.engine.transact(ctx, func(tx transaction) error { return q.insertOnce(ctx, tx, p) })
@@ -44,6 +44,9 @@ func (q *Queue) Enqueue(ctx context.Context, job *middleware.Job) (*middleware.R
 	}
 	return &middleware.Receipt{ID: p.id, Workflow: job.Workflow, NotBefore: p.notBefore, Cause: job.Cause}, nil
 }
+
+// maxName bounds a workflow and a key, which an index of PostgreSQL has no more room for.
+const maxName = 1024
 
 // pieceOf is job as a row.
 func (q *Queue) pieceOf(job *middleware.Job) (*piece, error) {
@@ -58,8 +61,11 @@ func (q *Queue) pieceOf(job *middleware.Job) (*piece, error) {
 		p.notBefore = time.Now()
 	}
 	for _, s := range []string{p.workflow, p.key} {
-		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		if !isText(s) {
 			return nil, fmt.Errorf("the workflow or key %q is no text that a database takes", s)
+		}
+		if len(s) > maxName {
+			return nil, fmt.Errorf("the workflow or key %.40q… has %d bytes; at most %d are taken", s, len(s), maxName)
 		}
 	}
 	var err error
@@ -70,8 +76,10 @@ func (q *Queue) pieceOf(job *middleware.Job) (*piece, error) {
 		return nil, fmt.Errorf("the request has %d bytes as JSON, and the queue takes %d; raise Config.MaxBytes, or give images and "+
 			"files by their URL", len(p.request), q.cfg.MaxBytes)
 	}
-	if p.digest, err = digest(job.Request); err != nil {
-		return nil, err
+	if p.key != "" {
+		if p.digest, err = digest(job.Request); err != nil {
+			return nil, err
+		}
 	}
 	p.cause = job.Cause
 	if job.Cause != nil {
@@ -80,10 +88,13 @@ func (q *Queue) pieceOf(job *middleware.Job) (*piece, error) {
 	return p, nil
 }
 
-// digest tells requests of one key apart. Labels say whose they are, not what they ask.
+// isText reports whether any database takes s: PostgreSQL refuses bytes of 0 and what is not UTF-8.
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// digest tells requests of one key apart by what they ask. Labels say whose they are, and MaxAttempts how many are left.
 func digest(r *llm.Request) (string, error) {
 	asked := r.Clone()
-	asked.Labels = nil
+	asked.Labels, asked.MaxAttempts = nil, 0
 	text, err := encode(asked)
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:]), err

@@ -87,6 +87,9 @@ func TestAnOpenDatabaseIsUsedAndNotClosed(t *testing.T) {
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+	memory, err := sql.Open("sqlite", ":memory:")
+	must(t, err)
+	defer memory.Close()
 	for _, c := range []struct {
 		cfg  Config
 		want string
@@ -94,6 +97,15 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{Config{}, "set exactly one"},
 		{Config{DSN: "a", SQLite: &sql.DB{}}, "set exactly one"},
 		{Config{DSN: filepath.Join(t.TempDir(), "no", "such", "folder", "queue.db")}, "unable to open database file"},
+		{Config{DSN: filepath.Join(t.TempDir(), "no", "such", "folder", "q?.db")}, filepath.Join("folder", "q?.db: the tables")},
+		{Config{DSN: "file:" + t.TempDir() + "/no/such?x=hunter2"}, "/no/such: the tables"},
+		{Config{DSN: ":memory:"}, "in memory"},
+		{Config{DSN: "file::memory:?cache=shared"}, "in memory"},
+		{Config{DSN: "file:a?mode=memory"}, "in memory"},
+		{Config{DSN: "file:?x=1"}, "in memory"},
+		{Config{SQLite: memory}, "in memory"},
+		{Config{DSN: "host=127.0.0.1 port=1 password=hunter2 connect_timeout=1"}, "connect"},
+		{Config{DSN: " dbname = x host=127.0.0.1 port=port password=hunter2"}, "port"},
 		{Config{DSN: "postgres://user:hunter2@127.0.0.1:1/x?connect_timeout=1"}, "connect"},
 		{Config{DSN: "postgres://user:hunter2@127.0.0.1:port/x"}, "port"},
 	} {
@@ -261,6 +273,11 @@ func TestAKeyIsQueuedOnce(t *testing.T) {
 				t.Errorf("%+v: %+v, %v", job, r, err)
 			}
 		}
+		fewer := keyed("k1", "how long?")
+		fewer.Request.MaxAttempts = 3 // of which another failure left fewer
+		if r, err := q.Enqueue(t.Context(), fewer); err != nil || r.ID != ids[0] {
+			t.Errorf("with fewer attempts left: %+v, %v", r, err)
+		}
 		must(t, q.Cancel(t.Context(), ids[0]))
 		again, err := q.Enqueue(t.Context(), keyed("k1", "how short?"))
 		if must(t, err); again.ID == ids[0] {
@@ -301,11 +318,18 @@ func TestWaitingWorkCanBeCanceled(t *testing.T) {
 func TestUnknownWorkIsSaidToBe(t *testing.T) {
 	onEach(t, func(t *testing.T, dsn string) {
 		q := open(t, Config{DSN: dsn})
-		_, result := q.Result(t.Context(), "nothing")
-		_, waited := q.Wait(t.Context(), "nothing")
-		for _, err := range []error{result, waited, q.Cancel(t.Context(), "nothing")} {
-			if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), `"nothing"`) {
-				t.Errorf("%v", err)
+		for _, id := range []string{"nothing", "no\x00", "no\xff"} {
+			_, result := q.Result(t.Context(), id)
+			_, waited := q.Wait(t.Context(), id)
+			for _, err := range []error{result, waited, q.Cancel(t.Context(), id)} {
+				if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), fmt.Sprintf("%q", id)) {
+					t.Errorf("%v", err)
+				}
+			}
+			for _, f := range []Filter{{Workflow: id}, {State: State(id)}} {
+				if list, err := q.List(t.Context(), f); err != nil || len(list) != 0 {
+					t.Errorf("%+v lists %+v, %v", f, list, err)
+				}
 			}
 		}
 		receipt, err := q.Enqueue(t.Context(), &middleware.Job{Request: question()})
@@ -411,42 +435,46 @@ func (s *stuck) transact(ctx context.Context, do func(transaction) error) error 
 	return s.engine.transact(ctx, do)
 }
 
-func TestACallerThatLeavesHearsWhetherItsWorkIsQueued(t *testing.T) {
+func TestACallerThatLeavesWhileTheDatabaseIsWaitedForIsNotQueued(t *testing.T) {
 	t.Parallel()
 	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
 	s := &stuck{q.engine, make(chan struct{}), make(chan struct{})}
 	q.engine = s
 	ctx, cancel := context.WithCancel(t.Context())
-	type end struct {
-		receipt *middleware.Receipt
-		err     error
+	ends := make(chan error)
+	enqueue := func(ctx context.Context) {
+		_, err := q.Enqueue(ctx, &middleware.Job{Request: question()})
+		ends <- err
 	}
-	first, second := make(chan end), make(chan end)
-	enqueue := func(to chan end) {
-		r, err := q.Enqueue(ctx, &middleware.Job{Request: question()})
-		to <- end{r, err}
-	}
-	go enqueue(first)
-	<-s.entered // the first is on its way to the disk, and the second waits for its turn
-	go enqueue(second)
+	go enqueue(ctx)
+	<-s.entered
+	go enqueue(ctx)
 	cancel()
-	if e := <-second; !errors.Is(e.err, context.Canceled) {
-		t.Errorf("one whose turn had not come: %+v", e)
+	for range 2 {
+		if err := <-ends; !errors.Is(err, context.Canceled) {
+			t.Errorf("one who left was told %v", err)
+		}
 	}
+	go enqueue(t.Context())
 	s.leave <- struct{}{}
-	if e := <-first; e.err != nil || e.receipt == nil {
-		t.Errorf("one on its way: %+v", e)
+	for done := false; !done; { // at once, or with the next transaction
+		select {
+		case <-s.entered:
+			s.leave <- struct{}{}
+		case err := <-ends:
+			must(t, err)
+			done = true
+		}
 	}
-	q.engine = s.engine
 	if n, err := q.Count(t.Context()); err != nil || len(n) != 1 || n[0].N != 1 {
-		t.Errorf("queued %+v, %v", n, err)
+		t.Errorf("queued %+v, %v; want the one who stayed", n, err)
 	}
 }
 
 func TestTextThatNoDatabaseTakesIsRefused(t *testing.T) {
 	t.Parallel()
 	q := open(t, Config{DSN: t.TempDir() + "/queue.db"})
-	for _, workflow := range []string{"a\x00b", "\xff"} {
+	for _, workflow := range []string{"a\x00b", "\xff", strings.Repeat("w", 1025)} {
 		if _, err := q.Enqueue(t.Context(), &middleware.Job{Workflow: workflow, Request: question()}); err == nil {
 			t.Errorf("workflow %q was queued", workflow)
 		}

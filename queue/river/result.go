@@ -62,6 +62,9 @@ func (p *piece) outcome() (*Outcome, error) {
 
 // Result is what is known of the work with that id. Work the queue does not have is an error that wraps [ErrUnknown].
 func (q *Queue) Result(ctx context.Context, id string) (*Outcome, error) {
+	if !isText(id) { // of which PostgreSQL would only say that
+		return nil, about("Result", id, ErrUnknown)
+	}
 	p, err := find(ctx, q.engine, `id = ?`, id)
 	if err != nil {
 		return nil, about("Result", id, err)
@@ -79,6 +82,9 @@ func about(what, id string, err error) error {
 
 // Wait returns the result when the work has ended. It looks for it each Config.Poll.
 func (q *Queue) Wait(ctx context.Context, id string) (*Outcome, error) {
+	if !isText(id) {
+		return nil, about("Wait", id, ErrUnknown)
+	}
 	tick := time.NewTicker(q.cfg.Poll)
 	defer tick.Stop()
 	for {
@@ -102,6 +108,9 @@ func (q *Queue) Wait(ctx context.Context, id string) (*Outcome, error) {
 
 // Cancel ends work that waits: it is dead, with an error of class Canceled. It is an error if a worker has it or it has ended.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
+	if !isText(id) {
+		return about("Cancel", id, ErrUnknown)
+	}
 	err := q.engine.transact(ctx, func(tx transaction) error {
 		p, err := find(ctx, tx, `id = ?`, id)
 		if err != nil {
@@ -143,6 +152,9 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Outcome, error) {
 	limit := f.Limit
 	if limit <= 0 {
 		limit = 100
+	}
+	if !isText(f.Workflow) || !isText(string(f.State)) {
+		return nil, nil
 	}
 	var list []Outcome
 	err := q.engine.rows(ctx, `SELECT `+columns+` FROM llm_work

@@ -137,12 +137,27 @@ func (e *sqliteEngine) prepare(ctx context.Context) error {
 		return err
 	}
 	return e.begin(ctx, func(tx *sql.Tx) error {
+		if err := onDisk(ctx, sqlRunner{tx}); err != nil {
+			return err
+		}
 		//nolint:staticcheck // discouraged for PostgreSQL's migrations; those of SQLite fit in one transaction, which is the lock
 		if _, err := m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, nil); err != nil {
 			return err
 		}
 		return migrateOurs(ctx, sqlRunner{tx})
 	})
+}
+
+// onDisk is an error for a database in memory, or in a file that goes when it is closed: however it was addressed, SQLite knows.
+func onDisk(ctx context.Context, r runner) error {
+	var file string
+	err := r.rows(ctx, `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`, nil, func(scan func(...any) error) error {
+		return scan(&file)
+	})
+	if err == nil && file == "" {
+		err = errors.New("the database is in memory, and what is queued must outlive the process; give the queue a file")
+	}
+	return err
 }
 
 func (e *sqliteEngine) worker(cfg *river.Config) (client, error) {

@@ -28,12 +28,13 @@
 //
 // # Schema
 //
-// The tables are llm_call, a row for each call, and llm_attempt, one for each attempt, by (call_id, seq). Times in them are
-// microseconds since 1970, in UTC. People read the views:
+// The tables of the journal are llm_call, a row for each call, and llm_attempt, one for each attempt, by (call_id, seq);
+// llm_tool_call has the records of tools, see [Store.Tools]. Times in them are microseconds since 1970, in UTC. People read the
+// views:
 //
 //   - llm_calls: call_id, workflow, started, took_ms, outcome, class, requested, deployment (which answered), refused,
-//     partial, skipped (JSON), detail, receipt (of a queue), trace, attempts, tokens, cost_usd. outcome is a
-//     middleware.Outcome, or running, or unknown.
+//     partial, skipped (JSON), detail, receipt (of a queue), trace, attempts, tokens, cost_usd, delivery (1: made by a queue, to
+//     deliver its work). outcome is a middleware.Outcome, or running, or unknown.
 //   - llm_attempts: call_id, seq, workflow, attempt (its number among the provider calls; 0: not made), requested, deployment,
 //     provider, model, reason (initial, retry, fallback, hedge), after_deployment and after_class (the failure it moved away
 //     from), started, waited_ms, state (started, answered, failed, not_made, unknown), class, commit_state (none, unknown,
@@ -42,7 +43,8 @@
 //   - llm_unsettled: attempts without an end, with alive = 1 for those whose process lives.
 //   - llm_spend: workflow, day (UTC), deployment, attempts, input_tokens, output_tokens, cost_usd, unpriced (attempts of
 //     unknown price, which cost_usd leaves out), estimated (attempts whose tokens are).
-//   - llm_outcomes: workflow, day, outcome, calls.
+//   - llm_outcomes: workflow, day, outcome, calls, deliveries (those of the calls that a queue made). With the outcome queued
+//     calls - deliveries is how often work was taken, and deliveries how often it went back.
 //
 // What a workflow spent a day, and how often it needed another deployment:
 //

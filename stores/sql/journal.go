@@ -32,19 +32,21 @@ const (
 		"cache_write_tokens = excluded.cache_write_tokens, reasoning_tokens = excluded.reasoning_tokens, " +
 		"estimated = excluded.estimated, cost_usd = excluded.cost_usd, detail = excluded.detail"
 	insertCall = "INSERT INTO llm_call (call_id, owner, workflow, trace, start_us, took_us, outcome, class, requested, " +
-		"deployment, receipt, refused, partial, skipped, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) " +
+		"deployment, receipt, delivery, refused, partial, skipped, detail) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) " +
 		"ON CONFLICT (call_id) DO "
 	beginCall  = insertCall + "NOTHING"
 	finishCall = insertCall + "UPDATE SET trace = excluded.trace, start_us = excluded.start_us, took_us = excluded.took_us, " +
 		"outcome = excluded.outcome, class = excluded.class, requested = excluded.requested, deployment = excluded.deployment, " +
-		"receipt = excluded.receipt, refused = excluded.refused, partial = excluded.partial, skipped = excluded.skipped, " +
+		"receipt = excluded.receipt, delivery = excluded.delivery, refused = excluded.refused, partial = excluded.partial, skipped = excluded.skipped, " +
 		"detail = excluded.detail"
 )
 
 // The outcomes of calls that have no [middleware.Outcome].
 const (
-	callRunning = "running"
-	callUnknown = "unknown"
+	callRunning  = "running"
+	callUnknown  = "unknown"
+	callRequeued = "requeued" // in counts
 )
 
 // Begin enters an attempt that is about to be made, and with the first one its call. It returns when that is durable.
@@ -88,7 +90,7 @@ func (j Journal) attempt(a *middleware.JournalAttempt) []any {
 	}
 	return []any{
 		text(a.Call), a.Seq, j.s.owner, text(a.Workflow), a.Index, text(a.Requested), text(a.Deployment), text(a.Provider),
-		text(a.Model), text(a.Reason), text(a.From), after, a.Start.UnixMicro(), a.Waited.Microseconds(), string(a.State), class,
+		text(a.Model), text(a.Reason), text(a.From), after, a.Start.UnixMicro(), a.Waited.Microseconds(), text(string(a.State)), class,
 		commit.String(), a.Status, text(a.RequestID), a.Took.Microseconds(), a.FirstDelta.Microseconds(), a.Usage.Input,
 		a.Usage.Output, a.Usage.CachedInput, a.Usage.CacheWrite, a.Usage.Reasoning, number(a.Usage.Estimated), cost, text(a.Detail),
 	}
@@ -108,8 +110,8 @@ func (j Journal) call(c *middleware.JournalCall) []any {
 	}
 	return []any{
 		text(c.Call), j.s.owner, text(c.Workflow), text(c.Trace), c.Start.UnixMicro(), c.Took.Microseconds(), text(string(c.Outcome)),
-		class, text(c.Requested), text(c.Deployment), text(c.Receipt), number(c.Refused), number(c.Partial), text(skipped),
-		text(c.Detail),
+		class, text(c.Requested), text(c.Deployment), text(c.Receipt), number(c.Delivery), number(c.Refused), number(c.Partial),
+		text(skipped), text(c.Detail),
 	}
 }
 

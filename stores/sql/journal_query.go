@@ -74,15 +74,17 @@ func scanUnsettled(row scanner, a *middleware.JournalAttempt, more ...any) error
 	return err
 }
 
-// Alerts are the calls of a workflow by how they ended. The first five are the outcomes of calls whose callers stayed.
+// Alerts are the calls of a workflow by how they ended. The first five are the outcomes of calls whose callers stayed. Each
+// delivery of queued work is a call of its own, and counts where it ended.
 type Alerts struct {
 	// Workflow is whose calls these are. "": they do not say.
 	Workflow string
-	// Primary: the first deployment answered at once. Retry: after a failure, without another model. Fallback: another one
-	// answered. Degraded: a stand-in was given. Failed: the caller got an error.
+	// Primary: the first deployment answered at once, or one called beside it was faster. Retry: after a failure, without another
+	// model. Fallback: another one answered. Degraded: a stand-in was given. Failed: the caller got an error.
 	Primary, Retry, Fallback, Degraded, Failed int
-	// Queued: a queue has the work. Canceled: the caller left.
-	Queued, Canceled int
+	// Queued: a queue took the work of a caller, who got a receipt. Requeued: it was delivered, and went back to the queue.
+	// Canceled: the caller left.
+	Queued, Requeued, Canceled int
 	// Unknown: the process ended meanwhile. Running: the call is not over.
 	Unknown, Running int
 }
@@ -97,10 +99,9 @@ func (j Journal) Alerts(ctx context.Context, since time.Time) ([]Alerts, error) 
 	if !since.IsZero() {
 		from = since.UnixMicro()
 	}
-	groups, err := all(ctx, j.s.read(), "SELECT workflow, outcome, count(*) FROM llm_call WHERE start_us >= ? "+
-		"GROUP BY workflow, outcome ORDER BY workflow", []any{from}, func(row scanner, g *group) error {
-		return row.Scan(&g.workflow, &g.outcome, &g.n)
-	})
+	groups, err := all(ctx, j.s.read(), "SELECT workflow, CASE WHEN outcome = 'queued' AND delivery = 1 THEN '"+callRequeued+"' "+
+		"ELSE outcome END, count(*) FROM llm_call WHERE start_us >= ? GROUP BY 1, 2 ORDER BY 1", []any{from},
+		func(row scanner, g *group) error { return row.Scan(&g.workflow, &g.outcome, &g.n) })
 	if err != nil {
 		return nil, fmt.Errorf("llm/stores/sql: Alerts: %w", err)
 	}
@@ -114,7 +115,7 @@ func (j Journal) Alerts(ctx context.Context, since time.Time) ([]Alerts, error) 
 			string(middleware.OutcomePrimary): &a.Primary, string(middleware.OutcomeRetry): &a.Retry,
 			string(middleware.OutcomeFallback): &a.Fallback, string(middleware.OutcomeDegraded): &a.Degraded,
 			string(middleware.OutcomeFailed): &a.Failed, string(middleware.OutcomeCanceled): &a.Canceled,
-			string(middleware.OutcomeQueued): &a.Queued, callUnknown: &a.Unknown, callRunning: &a.Running,
+			string(middleware.OutcomeQueued): &a.Queued, callRequeued: &a.Requeued, callUnknown: &a.Unknown, callRunning: &a.Running,
 		}
 		n := counts[g.outcome]
 		if n == nil {

@@ -4,10 +4,7 @@ import "strings"
 
 // journalSchema is the tables and views of the journal. Times are in microseconds since 1970; the views show them as times.
 func journalSchema(d dialect) []string {
-	names := strings.NewReplacer(
-		"{rowless}", d.rowless(), "{now}", d.now(), "{start}", d.time("start_us"), "{day}", d.day("start_us"),
-	)
-	steps := []string{
+	return named(d, []string{
 		`CREATE TABLE llm_call (
 			call_id TEXT PRIMARY KEY, owner TEXT NOT NULL, workflow TEXT NOT NULL, trace TEXT NOT NULL,
 			start_us BIGINT NOT NULL, took_us BIGINT NOT NULL,
@@ -56,7 +53,33 @@ func journalSchema(d dialect) []string {
 			FROM llm_attempt WHERE state <> 'not_made' GROUP BY workflow, {day}, deployment`,
 		`CREATE VIEW llm_outcomes AS
 			SELECT workflow, {day} AS day, outcome, count(*) AS calls FROM llm_call GROUP BY workflow, {day}, outcome`,
-	}
+	})
+}
+
+// deliveriesSchema tells calls that a queue made from those that it took.
+func deliveriesSchema(d dialect) []string {
+	return named(d, []string{
+		`ALTER TABLE llm_call ADD COLUMN delivery INTEGER NOT NULL DEFAULT 0`,
+		`DROP VIEW llm_calls`,
+		`CREATE VIEW llm_calls AS
+			SELECT c.call_id, c.workflow, {start} AS started, c.took_us / 1000.0 AS took_ms, c.outcome, c.class, c.requested,
+				c.deployment, c.refused, c.partial, c.skipped, c.detail, c.receipt, c.trace,
+				(SELECT count(*) FROM llm_attempt a WHERE a.call_id = c.call_id AND a.state <> 'not_made') AS attempts,
+				(SELECT coalesce(sum(a.input_tokens + a.output_tokens), 0) FROM llm_attempt a WHERE a.call_id = c.call_id) AS tokens,
+				(SELECT coalesce(sum(a.cost_usd), 0) FROM llm_attempt a WHERE a.call_id = c.call_id) AS cost_usd, c.delivery
+			FROM llm_call c`,
+		`DROP VIEW llm_outcomes`,
+		`CREATE VIEW llm_outcomes AS
+			SELECT workflow, {day} AS day, outcome, count(*) AS calls, sum(delivery) AS deliveries
+			FROM llm_call GROUP BY workflow, {day}, outcome`,
+	})
+}
+
+// named is steps in the words of a database.
+func named(d dialect, steps []string) []string {
+	names := strings.NewReplacer(
+		"{rowless}", d.rowless(), "{now}", d.now(), "{start}", d.time("start_us"), "{day}", d.day("start_us"),
+	)
 	for i := range steps {
 		steps[i] = names.Replace(steps[i])
 	}

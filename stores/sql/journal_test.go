@@ -126,6 +126,35 @@ func TestTextsThatNoDatabaseTakesAreMended(t *testing.T) {
 	})
 }
 
+// soil sets every text of v to one that no database takes, apart from those that say what the row is.
+func soil(v reflect.Value) {
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.String && f.Type() == reflect.TypeFor[string]() {
+			f.SetString(f.String() + "\x00\xff")
+		}
+	}
+}
+
+func TestNoTextOfARowKeepsItFromTheJournal(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		s := mustOpen(t, p, Config{})
+		j, ctx := s.Journal(), t.Context()
+		a := attemptRow(1)
+		soil(reflect.ValueOf(&a).Elem())
+		noErr(t, j.Begin(ctx, a))
+		a.State = middleware.JournalAnswered
+		noErr(t, j.Settle(ctx, a))
+		skip := middleware.JournalSkip{}
+		soil(reflect.ValueOf(&skip).Elem())
+		c := middleware.JournalCall{Outcome: middleware.OutcomePrimary, Start: a.Start, Skipped: []middleware.JournalSkip{skip}}
+		soil(reflect.ValueOf(&c).Elem())
+		c.Call = a.Call
+		noErr(t, j.Finish(ctx, c))
+		want(t, "rows", texts(t, s, "SELECT outcome || ' ' || request_id || ' ' || trace || receipt FROM llm_call JOIN llm_attempt USING (call_id)"),
+			[]string{"primary_success \uFFFD \uFFFD\uFFFD"})
+	})
+}
+
 // expire makes the leases of all but s run out.
 func expire(t *testing.T, s *Store) {
 	t.Helper()
@@ -221,9 +250,17 @@ func TestAlertsCountTheOutcomesApart(t *testing.T) {
 			}
 		}
 		noErr(t, j.Finish(ctx, middleware.JournalCall{Call: "x", Start: now.Add(-time.Hour), Outcome: middleware.OutcomeFailed}))
-		w := Alerts{
-			Workflow: "w", Primary: 1, Retry: 2, Fallback: 3, Degraded: 4, Failed: 5, Queued: 6, Canceled: 7, Unknown: 8, Running: 9,
+		for i, o := range []middleware.Outcome{middleware.OutcomeQueued, middleware.OutcomeQueued, middleware.OutcomePrimary} {
+			noErr(t, j.Finish(ctx, middleware.JournalCall{
+				Call: fmt.Sprint("delivery ", i), Workflow: "w", Start: now, Outcome: o, Receipt: "job", Delivery: true,
+			}))
 		}
+		w := Alerts{
+			Workflow: "w", Primary: 2, Retry: 2, Fallback: 3, Degraded: 4, Failed: 5, Queued: 6, Requeued: 2, Canceled: 7, Unknown: 8,
+			Running: 9,
+		}
+		want(t, "views", append(texts(t, s, "SELECT calls || ' ' || deliveries FROM llm_outcomes WHERE outcome = 'queued'"),
+			texts(t, s, "SELECT CAST(count(*) AS TEXT) FROM llm_calls WHERE delivery = 1")...), []string{"8 2", "3"})
 		got, err := j.Alerts(ctx, time.Time{})
 		noErr(t, err)
 		want(t, "all", got, []Alerts{{Failed: 1}, w})

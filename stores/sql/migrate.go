@@ -21,6 +21,7 @@ func migrations() []migration {
 		}},
 		{"journal", journalSchema},
 		{"tools", toolsSchema},
+		{"deliveries", deliveriesSchema},
 	}
 }
 

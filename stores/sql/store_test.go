@@ -131,3 +131,20 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// Rows and views of an older schema are there, with the new columns, when a newer program opens it.
+func TestAnOlderJournalIsBroughtUpToDate(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		old := mustOpen(t, p, Config{})
+		noErr(t, old.Journal().Begin(t.Context(), attemptRow(1)))
+		for _, step := range []string{
+			"DROP VIEW llm_calls", "DROP VIEW llm_outcomes", "ALTER TABLE llm_call DROP COLUMN delivery",
+			"CREATE VIEW llm_calls AS SELECT call_id FROM llm_call", "CREATE VIEW llm_outcomes AS SELECT outcome FROM llm_call",
+			"DELETE FROM llm_schema WHERE name = 'deliveries'",
+		} {
+			_, err := old.read().exec(t.Context(), step)
+			noErr(t, err)
+		}
+		want(t, "the call", texts(t, mustOpen(t, p, Config{}), "SELECT outcome || delivery FROM llm_calls"), []string{"running0"})
+	})
+}

@@ -63,6 +63,11 @@ func (s toolStore) step(ctx context.Context, fn func(ctx context.Context, t tx) 
 
 // Claim looks first, so that whoever waits for a result writes nothing.
 func (s toolStore) Claim(ctx context.Context, r tools.Record, lease time.Duration) (tools.Record, error) {
+	for _, v := range []string{r.Key, r.Turn, r.Tool, r.CallID, r.Arguments, r.Owner} {
+		if v != text(v) {
+			return tools.Record{}, fmt.Errorf("llm/stores/sql: tools: Claim: %q in the record is no text that a database takes", v)
+		}
+	}
 	for {
 		have, err := s.Get(ctx, r.Key)
 		if err == nil && (have.State.Over() || have.Held) || err != nil && !errors.Is(err, tools.ErrNoRecord) {
@@ -91,7 +96,7 @@ func (s toolStore) Claim(ctx context.Context, r tools.Record, lease time.Duratio
 }
 
 func (s toolStore) Move(ctx context.Context, m tools.Move) error {
-	if m.To.From() == nil || m.Owner == "" {
+	if m.To.From() == nil || m.Owner == "" || m.Key != text(m.Key) || m.Owner != text(m.Owner) {
 		return tools.ErrLost
 	}
 	now := s.kind.now()
@@ -110,7 +115,7 @@ func (s toolStore) Move(ctx context.Context, m tools.Move) error {
 	update := "UPDATE llm_tool_call SET " + set + ", changed_us = " + changed +
 		" WHERE key = ? AND owner = ? AND state IN (" + may + ")"
 	return s.step(ctx, func(ctx context.Context, t tx) error {
-		n, err := t.exec(ctx, update, string(m.To), m.Doubt, m.Result, m.Lease.Microseconds(), m.Key, m.Owner)
+		n, err := t.exec(ctx, update, string(m.To), text(m.Doubt), m.Result, m.Lease.Microseconds(), m.Key, m.Owner)
 		if err != nil || n > 0 {
 			return err
 		}
@@ -126,6 +131,9 @@ func (s toolStore) Move(ctx context.Context, m tools.Move) error {
 }
 
 func (s toolStore) Get(ctx context.Context, key string) (tools.Record, error) {
+	if key != text(key) { // PostgreSQL does not even look
+		return tools.Record{}, firstOf(context.Cause(ctx), tools.ErrNoRecord)
+	}
 	var r tools.Record
 	err := toolRecord(s.db.QueryRowContext(ctx, s.kind.bind("SELECT "+s.columns()+" FROM llm_tool_call WHERE key = ?"), key), &r)
 	switch {
@@ -138,6 +146,9 @@ func (s toolStore) Get(ctx context.Context, key string) (tools.Record, error) {
 }
 
 func (s toolStore) Acknowledge(ctx context.Context, turn string) error {
+	if turn != text(turn) {
+		return context.Cause(ctx)
+	}
 	return s.step(ctx, func(ctx context.Context, t tx) error {
 		_, err := t.exec(ctx, "UPDATE llm_tool_call SET state = 'acknowledged', changed_us = "+s.kind.now()+
 			" WHERE turn = ? AND state = 'committed'", turn)

@@ -37,6 +37,7 @@ var cases = []struct {
 	{"one of many claims at once wins", race},
 	{"an ended context takes no step", ended},
 	{"any text is kept as it is", anyText},
+	{"what is no text names no record", noText},
 }
 
 const (
@@ -325,5 +326,19 @@ func anyText(s *suite) {
 	s.is(got, tools.Committed, r.Owner, false, "", result)
 	if got.Turn != r.Turn || got.Tool != r.Tool || got.CallID != r.CallID {
 		s.Errorf("texts changed: %+v, want %+v", got, r)
+	}
+}
+
+func noText(s *suite) {
+	ctx := s.Context()
+	for _, name := range []string{"a\x00", "a\xff"} {
+		if _, err := s.store.Get(ctx, name); !errors.Is(err, tools.ErrNoRecord) {
+			s.Errorf("Get(%q): %v, want ErrNoRecord", name, err)
+		}
+		s.refused(tools.Move{Key: name, Owner: "maker", To: tools.Started})
+		s.refused(tools.Move{Key: "k", Owner: name, To: tools.Started})
+		if err := s.store.Acknowledge(ctx, name); err != nil {
+			s.Errorf("Acknowledge(%q), of which there is no record: %v", name, err)
+		}
 	}
 }
