@@ -207,8 +207,8 @@ func toolSchema(p *proving) error {
 		made := p.total() - before
 		p.expect(p.backup.Count() == 0 && made <= 1, "%s: the malformed request was sent %d times: %s", m.how, made, p.counts())
 		refused := made == 0 && errors.Is(h.err, llm.Unsupported) // the deployment takes no tools at all
-		p.expect(errors.Is(h.err, llm.Invalid) && made == 1 || refused, "%s: the application's error was expected, of class invalid: %s, %v", m.how,
-			p.ended(h), h.err)
+		p.expect(errors.Is(h.err, llm.Invalid) && made == 1 || refused,
+			"%s: the application's error was expected, of class invalid: %s, %v", m.how, p.ended(h), h.err)
 		p.expect(h.took < p.slack(200*time.Millisecond), "%s: the error came after %v", m.how, p.round(h.took))
 	}
 	p.expect(p.queued() == 0, "%d jobs were queued", p.queued())
