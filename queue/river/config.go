@@ -73,7 +73,8 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("riverqueue: open: %w", err)
 	}
 	if err := e.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("riverqueue: open%s: the tables cannot be brought up to date: %w", cfg.file(), errors.Join(err, e.close()))
+		err = errors.Join(err, e.close())
+		return nil, fmt.Errorf("riverqueue: open%s: the tables cannot be brought up to date: %w", cfg.file(), err)
 	}
 	q := &Queue{engine: e, cfg: cfg}
 	q.open, q.shut = context.WithCancel(context.WithoutCancel(ctx))

@@ -151,9 +151,8 @@ func (e *sqliteEngine) prepare(ctx context.Context) error {
 // onDisk is an error for a database in memory, or in a file that goes when it is closed: however it was addressed, SQLite knows.
 func onDisk(ctx context.Context, r runner) error {
 	var file string
-	err := r.rows(ctx, `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`, nil, func(scan func(...any) error) error {
-		return scan(&file)
-	})
+	const query = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
+	err := r.rows(ctx, query, nil, func(scan func(...any) error) error { return scan(&file) })
 	if err == nil && file == "" {
 		err = errors.New("the database is in memory, and what is queued must outlive the process; give the queue a file")
 	}

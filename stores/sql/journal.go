@@ -38,8 +38,8 @@ const (
 	beginCall  = insertCall + "NOTHING"
 	finishCall = insertCall + "UPDATE SET trace = excluded.trace, start_us = excluded.start_us, took_us = excluded.took_us, " +
 		"outcome = excluded.outcome, class = excluded.class, requested = excluded.requested, deployment = excluded.deployment, " +
-		"receipt = excluded.receipt, delivery = excluded.delivery, refused = excluded.refused, partial = excluded.partial, skipped = excluded.skipped, " +
-		"detail = excluded.detail"
+		"receipt = excluded.receipt, delivery = excluded.delivery, refused = excluded.refused, partial = excluded.partial, " +
+		"skipped = excluded.skipped, detail = excluded.detail"
 )
 
 // The outcomes of calls that have no [middleware.Outcome].

@@ -128,8 +128,8 @@ func TestTextsThatNoDatabaseTakesAreMended(t *testing.T) {
 
 // soil sets every text of v to one that no database takes, apart from those that say what the row is.
 func soil(v reflect.Value) {
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.String && f.Type() == reflect.TypeFor[string]() {
+	for _, f := range v.Fields() {
+		if f.Kind() == reflect.String && f.Type() == reflect.TypeFor[string]() {
 			f.SetString(f.String() + "\x00\xff")
 		}
 	}
