@@ -20,7 +20,6 @@ func TestTheResilientChainKeepsItsPromises(t *testing.T) {
 				llm.Unavailable, llm.Overloaded, llm.Timeout, llm.Stalled, llm.RateLimited, llm.TooLong, llm.NotFound, llm.Unsupported,
 				llm.BadOutput, llm.Interrupted,
 			},
-			Callers: 10, // a route has room for ten calls that stand in at once
 		}, nil
 	})
 	if !report.OK() {

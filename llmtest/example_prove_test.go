@@ -34,7 +34,7 @@ func TestTheGatewayKeepsItsPromises(t *testing.T) {
 		}
 		return llmtest.Promises{
 			Caller: gateway(deployment("primary", s.Primary), deployment("backup", s.Backup)),
-			Within: 15 * time.Second, Retries: 1, Rest: 10 * time.Second, StandsIn: standsIn(), Callers: 10,
+			Within: 15 * time.Second, Retries: 1, Rest: 10 * time.Second, StandsIn: standsIn(),
 		}, nil
 	})
 }

@@ -166,7 +166,7 @@ func (c *parts) build(s *Staging) (Promises, error) {
 	}
 	router := middleware.TokenRouterConfig{
 		Counter: wordCount{}, Normal: middleware.Fallback(middleware.FallbackConfig{
-			Reactions: c.reactions, Budget: middleware.RetryBudgetConfig{Capacity: 1000}, // room for all callers at once
+			Reactions: c.reactions,
 		}, callers...),
 	}
 	if p.Long {

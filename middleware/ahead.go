@@ -36,7 +36,7 @@ func limitAttempts(ctx context.Context, s *State, f *Failure, r *llm.Request) {
 	}
 }
 
-// lookAhead puts an ahead in force over the routes from one on. t tells what was tried and what is asked for so far. nil: nothing.
+// lookAhead puts an ahead in force over the routes from one on. t tells what was tried and asked for so far. nil: nothing.
 func (f *fallback) lookAhead(r *llm.Request, from func() int, t *trip) llm.Enforced {
 	return r.Enforce(&ahead{options: func(ctx context.Context, r *llm.Request, failed *Failure) ([]RouteOption, Demands) {
 		was := trip{f: f, r: r}

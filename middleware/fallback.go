@@ -13,8 +13,8 @@ import (
 
 // FallbackConfig sets [Fallback]. The zero value is the default.
 type FallbackConfig struct {
-	// Budget sets the bucket that each route but the first has: a move to it takes tokens and gives them back if it is answered,
-	// so that a route which fails as well is soon spared. The zero value is that of RetryBudget.
+	// Budget sets the bucket that each route but the first has: a move to it that was in vain takes tokens, and there is none
+	// without them, so that a route which fails as well is soon spared. The zero value is that of RetryBudget.
 	Budget RetryBudgetConfig
 	// Reactions holds the rows that differ from DefaultReactions. nil: none.
 	Reactions Reactions

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
+	"github.com/modelchain/llm/middleware"
 )
 
 // fallbackFan is a team's stage that asks several times in one call, to choose from the answers: once for each of after, so
@@ -76,4 +77,27 @@ func TestFallbackBranchesOfOneCallDoNotShutEachOtherOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A primary that is down sends all of its calls to the next at the same time. As long as that answers, none may be lost.
+func TestAnyNumberOfCallsMovesAtOnceToARouteThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 200
+		down := llmtest.Script(llmtest.Fail(llm.Unavailable))
+		slow := llmtest.Script(llmtest.Step{Delay: time.Second, Text: "here"})
+		onion := middleware.Fallback(middleware.FallbackConfig{}, fallbackDep("a", down), fallbackDep("b", slow))
+		var wg sync.WaitGroup
+		var lost atomic.Int32
+		for range calls {
+			wg.Go(func() {
+				if _, err := onion.Call(t.Context(), fallbackAsk()); err != nil {
+					lost.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if lost.Load() > 0 {
+			t.Errorf("%d of %d calls were lost while b answers", lost.Load(), calls)
+		}
+	})
 }

@@ -47,7 +47,7 @@ type trip struct {
 	rows   int          // of the account, those already looked at
 	misses []miss
 	tried  []string
-	cost   int // what the move to the route tried last took from its budget
+	cost   int // what the move to the route tried last costs its budget if it was in vain
 
 	demands Demands // of the next route
 	real    bool    // a provider has really failed
@@ -85,18 +85,15 @@ func (t *trip) goOn(ctx context.Context, err error) (*llm.Response, error) {
 		}
 		var resp *llm.Response
 		if resp, err = t.f.call(next, t.r, t.handed, t.at, t); err == nil {
-			t.f.routes[t.at].budget.deposit(t.cost)
 			return resp, nil
 		}
 	}
 }
 
-// settle gives back what the move to m's route cost, unless the route was called in vain.
+// settle charges the move to m's route, if the route was called in vain.
 func (t *trip) settle(m miss) {
-	if m.called {
-		m.route.budget.settle(t.cost, m.err)
-	} else {
-		m.route.budget.deposit(t.cost)
+	if m.called && t.cost > 0 {
+		m.route.budget.charge(t.cost, m.err)
 	}
 	t.cost = 0
 }
@@ -254,13 +251,12 @@ func (rt *route) over(now time.Time) *llm.Error {
 	return &llm.Error{Class: llm.Unsupported, Message: why}
 }
 
-// afford takes what a move to rt costs from its budget, or says why it cannot.
+// afford is what a move to rt costs if it is in vain, or says why its budget has not got that.
 func (rt *route) afford(t *trip) (cost int, why *llm.Error) {
-	cost, ok := rt.budget.withdraw(t.demands.class)
-	if !ok {
+	if !rt.budget.covers(t.demands.class) {
 		return 0, &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf("its budget for standing in is used up (%v)", rt.budget)}
 	}
-	return cost, nil
+	return rt.budget.cost(t.demands.class), nil
 }
 
 // passOver notes that rt is not called, and why.

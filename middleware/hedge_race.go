@@ -148,7 +148,6 @@ func (x *race) ended(b *runner, resp *llm.Response, err error) (next *runner) {
 	switch {
 	case err == nil && x.claimed(b):
 		x.resp = resp
-		b.route.budget.deposit(b.cost)
 		if b == &x.first {
 			x.h.learn(x.r, x.began, x.token)
 		}
@@ -156,7 +155,6 @@ func (x *race) ended(b *runner, resp *llm.Response, err error) (next *runner) {
 		m := x.missed(b, err)
 		x.err = x.trip.withEarlier(delivered(m.cause))
 	case x.winner != nil || x.left:
-		b.route.budget.deposit(b.cost)
 	default:
 		next = x.failed(b, err)
 	}

@@ -16,7 +16,7 @@ type runner struct {
 	next        llm.Sink     // the caller's
 	route       *route
 	at          int
-	cost        int        // what its route's budget was charged
+	cost        int        // what it costs its route's budget if it is in vain
 	hedges      bool       // it was begun beside another, for a token
 	aside       bool       // it runs on another goroutine than that of the call
 	won         bool       // for its own goroutine

@@ -70,6 +70,9 @@ func (c *journalCall) Ask(_ context.Context, _ *llm.Request, _ *llm.Deployment, 
 	if c.cfg.Down == DownGoOn {
 		return nil
 	}
+	if time.Until(at) > 0 { // who is about to wait hears of a store that has just gone down
+		c.settle()
+	}
 	c.mu.Lock()
 	refused := c.refused
 	c.mu.Unlock()

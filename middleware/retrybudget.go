@@ -110,6 +110,20 @@ func (b *RetryBudget) withdraw(c llm.Class) (cost int, ok bool) {
 	}
 }
 
+// charge takes what a move cost that was in vain, or all there is. Moves are charged when they have failed and not when they
+// begin: those under way at once are as many as there are calls, and as long as the route answers they must not run out.
+func (b *RetryBudget) charge(cost int, err error) {
+	if answers(llm.ClassOf(err)) || errors.Is(err, errFaster) {
+		return
+	}
+	for {
+		old, now := b.empty.Load(), b.now()
+		if b.empty.CompareAndSwap(old, min(b.since(old, now)+int64(cost)*b.token, now)) {
+			return
+		}
+	}
+}
+
 // succeeded notes a call that succeeded at once. While nothing is missing it is one atomic read.
 func (b *RetryBudget) succeeded() { b.deposit(b.cfg.Success) }
 

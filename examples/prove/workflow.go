@@ -124,7 +124,6 @@ func (a *App) build(s *llmtest.Staging) (llmtest.Promises, error) {
 		Lacking: `{"reply": "Monday"}`,
 		Within:  2 * time.Second, Attempts: 3, Retries: 1, Rest: 500 * time.Millisecond, Held: 2, Window: 8000,
 		StandsIn: []llm.Class{llm.Overloaded, llm.Unavailable, llm.Timeout, llm.Stalled, llm.RateLimited, llm.BadOutput},
-		Callers:  10, // a route has room for ten calls that stand in at once
 		Queued:   func() int { return int(queue.n.Load()) },
 		RunTools: a.refunds(s.Tool),
 	}, nil

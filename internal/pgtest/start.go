@@ -23,7 +23,8 @@ trap 'rm -rf "$dir"' EXIT
 trap '' INT TERM HUP
 cd "$dir" || exit 1
 "$bin/initdb" -D data -U llm -A scram-sha-256 --pwfile=password -E UTF8 --locale=C --no-sync >log 2>&1 &&
-	"$bin/pg_ctl" -D data -l server.log -w -t 60 -o "-h 127.0.0.1 -p $port -c unix_socket_directories='' -c authentication_timeout=600" start >>log 2>&1 || {
+	"$bin/pg_ctl" -D data -l server.log -w -t 60 \
+		-o "-h 127.0.0.1 -p $port -c unix_socket_directories='' -c authentication_timeout=600" start >>log 2>&1 || {
 	cat log server.log 2>/dev/null | tr '\n' ' '
 	exit 1
 }
