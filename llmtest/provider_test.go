@@ -197,7 +197,7 @@ func TestAQuotaOfTokens(t *testing.T) {
 				t.Errorf("request %d: %s, want %s", i+1, got, want)
 			}
 		}
-		if _, err := asks(t, p, "m"); !strings.Contains(err.Error(), "tokens per min: Limit 100") || llm.AsError(err).RetryAfter != 30*time.Second {
+		if _, err := asks(t, p, "m"); !strings.Contains(err.Error(), "tokens per 30s: Limit 100") || llm.AsError(err).RetryAfter != 30*time.Second {
 			t.Errorf("%v, wait %v", err, llm.AsError(err).RetryAfter)
 		}
 		llmtest.Advance(30 * time.Second)
