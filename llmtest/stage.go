@@ -23,12 +23,15 @@ const (
 	MayRefuse
 	// MayReplaceAnswer: answer a call that failed.
 	MayReplaceAnswer
-	// MayHoldBack: hand out deltas later than they come.
+	// MayHoldBack: hand out deltas later than they come, or cut into other pieces that add up to the same.
 	MayHoldBack
 	// MayChangeRequest: ask something else than it was asked.
 	MayChangeRequest
 	// MayShare: have failures of one Caller that it wraps bear on another.
 	MayShare
+	// MayChangeAnswer: return another answer than came, and hand out the deltas of that. They still add up to the Response, a
+	// refusal is still one, and each delta of text is still handed on before the next one is taken.
+	MayChangeAnswer
 )
 
 // StageConfig says what [TestStage] tests.
@@ -92,10 +95,12 @@ var stageCases = []stageCase{
 	{"sink panics", "a panic of the sink reaches whose sink it is", sinkPanics},
 	{"no call after output", "never a second provider call once something was handed out", notAfterOutput},
 	{"partial", "the error of a call that handed something out says so: it has Partial", partialSaid},
+	{"partial is true", "Partial names nothing that was not handed out", partialTrue},
 	{"cancellation", "a canceled call returns at once, from a wait too", cancelsAtOnce},
 	{"canceled error", "the error of a canceled call is context.Canceled", canceledError},
 	{"nothing after the end", "no call begins after the context has ended", nothingAfterEnd},
 	{"deadline", "the caller's deadline holds: the call returns at its end, and what the stage wraps has none later", deadlineKept},
+	{"own limit", "an attempt that a stage's own limit ends is of the limit's class: llm.Limit is the cause of its context", ownLimit},
 	{"context", "what a stage wraps is called with a context derived from the caller's", contextDerived},
 	{"panic", "a panic of what a stage wraps passes or becomes an error, and leaves no lock behind", panicPasses},
 	{"goroutines", "no goroutine outlives the call", noGoroutines},

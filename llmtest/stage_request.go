@@ -1,12 +1,14 @@
 package llmtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 	"weak"
 
@@ -19,7 +21,7 @@ func stageKeepsRequest(s *stageSuite) {
 			c, _ := s.around(do)
 			req, before := stageRequest(), stageRequest()
 			s.call(s.Context(), c, req, rec)
-			if d := changed(req, before); d != "" {
+			if d := cmp.Or(changed(req, before), behind(req)); d != "" {
 				s.broken("the request of the caller: %s", d)
 			}
 		}
@@ -138,8 +140,16 @@ func nilRequest(s *stageSuite) {
 
 var errSink = errors.New("the reader is gone")
 
+// handed is how many deltas a stage hands out of a whole stream.
+func (s *stageSuite) handed() int {
+	c, _ := s.around(answering)
+	rec := &Recorder{}
+	s.call(s.Context(), c, stageRequest(), rec)
+	return len(rec.Deltas())
+}
+
 func sinkEnds(s *stageSuite) {
-	for at := range 3 {
+	for at := range s.handed() {
 		c, all := s.around(answering)
 		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
 			if n == at {
@@ -161,7 +171,7 @@ func sinkEnds(s *stageSuite) {
 }
 
 func sinkPanics(s *stageSuite) {
-	for at := range 3 {
+	for at := range s.handed() {
 		c, all := s.around(answering)
 		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
 			if n == at {
@@ -205,12 +215,19 @@ func slowly(ctx context.Context, req *llm.Request) (*llm.Response, error) {
 }
 
 // breaking breaks off after three deltas.
-func breaking(c llm.Class) llm.CallerFunc {
+func breaking(c llm.Class) llm.CallerFunc { return breakingAfter(3, c) }
+
+// breakingAfter breaks off after n deltas, and says what those were.
+func breakingAfter(n int, c llm.Class) llm.CallerFunc {
 	return func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-		if err := handOut(req, 3); err != nil {
+		if err := handOut(req, n); err != nil {
 			return nil, err
 		}
-		return nil, &llm.Error{Class: c, Owner: c.Owner(), Message: "scripted", Evidence: llm.Evidence{Phase: llm.PhaseStream}}
+		e := &llm.Error{Class: c, Owner: c.Owner(), Message: "scripted", Evidence: llm.Evidence{Phase: llm.PhaseStream}}
+		if req.Sink != nil {
+			e.Partial = sumOf(stageDeltas()[:n])
+		}
+		return nil, e
 	}
 }
 
@@ -242,6 +259,35 @@ func partialSaid(s *stageSuite) {
 			s.broken("%d deltas were handed out before a failure of class %v: %v", handed, class, o)
 		}
 	}
+}
+
+func partialTrue(s *stageSuite) {
+	for n := 1; n <= len(stageDeltas()); n++ {
+		for _, class := range []llm.Class{llm.Interrupted, llm.Unavailable, llm.Invalid} {
+			c, _ := s.around(breakingAfter(n, class))
+			o := s.call(s.Context(), c, stageRequest(), &Recorder{})
+			e, _ := errors.AsType[*llm.Error](o.err)
+			if e == nil || e.Partial == nil {
+				continue
+			}
+			told, got := written(e.Partial), written(o.rec.Response())
+			switch {
+			case len(o.rec.Deltas()) == 0:
+				s.broken("a stream broke after %d deltas, of which none was handed out, and the error has Partial %q", n, told)
+			case !s.may(MayChangeAnswer) && !strings.HasPrefix(got, told):
+				s.broken("a stream broke after %d deltas; %q was handed out, and Partial is %q", n, got, told)
+			}
+		}
+	}
+}
+
+// written is everything that is to be read in an answer. Of tool calls it is those that are whole.
+func written(r *llm.Response) string {
+	var b strings.Builder
+	for i := range r.Parts {
+		b.WriteString(r.Parts[i].Text)
+	}
+	return b.String() + r.Refusal
 }
 
 func describesChild(s *stageSuite) {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -112,6 +113,31 @@ func deadlineKept(s *stageSuite) {
 			if got, ok := call.ctx.Deadline(); !ok || got.After(end) {
 				s.broken("%s: call %d has a deadline %v after the caller's (has one: %v)", w.name, i+1, got.Sub(end), ok)
 			}
+		}
+	}
+}
+
+// ownLimit looks at attempts that end although their caller is there and waits.
+func ownLimit(s *stageSuite) {
+	for _, rec := range []*Recorder{nil, {}} {
+		var wrong atomic.Pointer[string]
+		c, _ := s.around(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			if err := handOut(req, 1); err != nil {
+				return nil, err
+			}
+			if err := wait(ctx, 24*time.Hour); err == nil {
+				return nil, llm.Unavailable
+			}
+			cause := context.Cause(ctx)
+			if llm.LimitOf(ctx) == nil {
+				wrong.Store(new(fmt.Sprintf("%v (%T)", cause, cause)))
+			}
+			return nil, cause
+		})
+		o := s.call(s.Context(), c, stageRequest(), rec)
+		if w := wrong.Load(); w != nil {
+			s.broken("the caller was there, but the context of an attempt ended by %s, which is told as the caller's affair: %v; "+
+				"end it by context.WithTimeoutCause or WithCancelCause, with llm.Limit", *w, o)
 		}
 	}
 }
@@ -229,37 +255,32 @@ func noGoroutines(s *stageSuite) {
 }
 
 func concurrentStage(s *stageSuite) {
-	c, _ := s.around(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
-		name := req.Labels["name"]
-		for i := range 3 {
-			if err := wait(ctx, time.Millisecond); err != nil { // so that all are in the middle at once
-				return nil, err
-			}
-			if req.Sink != nil {
-				if err := req.Sink(llm.Delta{Text: fmt.Sprintf("%s%d ", name, i)}); err != nil {
-					return nil, err
-				}
-			}
+	c, _ := s.around(named)
+	alone, _ := s.around(named) // what a call is answered beside no other
+	want := func(name, text string) string {
+		if !s.may(MayChangeAnswer) {
+			return text
 		}
-		return &llm.Response{Parts: []llm.Part{llm.Text(fmt.Sprintf("%[1]s0 %[1]s1 %[1]s2 ", name))}, Stop: llm.StopEnd}, nil
-	})
-	shared := stageRequest() // by all that do not stream
-	shared.Labels = map[string]string{"name": "shared"}
+		o := s.call(s.Context(), alone, namedRequest(name), nil)
+		return o.resp.Text()
+	}
+	shared := namedRequest("shared") // by all that do not stream
+	wantShared := want("shared", "shared0 shared1 shared2 ")
 	var wg sync.WaitGroup
 	for i := range 16 {
+		name := fmt.Sprintf("n%d.", i)
+		wantText := want(name, fmt.Sprintf("%[1]s0 %[1]s1 %[1]s2 ", name))
 		wg.Go(func() {
 			o, err := c.Call(s.Context(), shared)
-			if err != nil || o.Text() != "shared0 shared1 shared2 " {
+			if err != nil || o.Text() != wantShared {
 				s.broken("a call beside others: %s, %v", answerOf(o), err)
 			}
 		})
 		wg.Go(func() {
-			req := stageRequest()
-			req.Labels = map[string]string{"name": fmt.Sprintf("n%d.", i)}
 			rec := &Recorder{}
-			_, err := rec.Call(s.Context(), c, req)
-			if want := fmt.Sprintf("n%[1]d.0 n%[1]d.1 n%[1]d.2 ", i); err != nil || rec.Text() != want {
-				s.broken("a stream beside others: want %q, got %q, %v", want, rec.Text(), err)
+			_, err := rec.Call(s.Context(), c, namedRequest(name))
+			if err != nil || rec.Text() != wantText {
+				s.broken("a stream beside others: want %q, got %q, %v", wantText, rec.Text(), err)
 			}
 			for _, f := range rec.Faults() {
 				s.broken("a stream beside others: %s", f)
@@ -267,6 +288,28 @@ func concurrentStage(s *stageSuite) {
 		})
 	}
 	wg.Wait()
+}
+
+// named answers with what the request is called.
+func named(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	name := req.Labels["name"]
+	for i := range 3 {
+		if err := wait(ctx, time.Millisecond); err != nil { // so that all are in the middle at once
+			return nil, err
+		}
+		if req.Sink != nil {
+			if err := req.Sink(llm.Delta{Text: fmt.Sprintf("%s%d ", name, i)}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &llm.Response{Parts: []llm.Part{llm.Text(fmt.Sprintf("%[1]s0 %[1]s1 %[1]s2 ", name))}, Stop: llm.StopEnd}, nil
+}
+
+func namedRequest(name string) *llm.Request {
+	req := stageRequest()
+	req.Labels = map[string]string{"name": name}
+	return req
 }
 
 func sharesNothing(s *stageSuite) {
