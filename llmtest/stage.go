@@ -48,6 +48,9 @@ type StageConfig struct {
 // fail, hang, panic and break off. Each failure prints the sentence of the contract that is broken.
 //
 // Each check runs in a bubble of testing/synctest, so a stage that talks to a network is given a fake of what it talks to.
+// Time stands still in such a bubble while a call waits for a sync.Mutex that another call holds: the check of concurrent use
+// finds a stage that holds one while it calls on.
+//
 // Run with -race, the checks of concurrent use see more.
 func TestStage(t *testing.T, cfg StageConfig) {
 	if (cfg.New == nil) == (cfg.Combine == nil) {

@@ -498,7 +498,14 @@ func wrongStages() map[string][]wrong {
 			go func() { <-never }()
 			return next.Call(ctx, req)
 		}}},
-		"concurrent calls": {{name: "has one sink for all", stage: func() llm.Stage {
+		"concurrent calls": {{name: "holds a lock across the call", stage: func() llm.Stage {
+			var mu sync.Mutex
+			return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return next.Call(ctx, req)
+			})
+		}}, {name: "has one sink for all", stage: func() llm.Stage {
 			var mu sync.Mutex
 			var sink llm.Sink
 			return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
