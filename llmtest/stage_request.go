@@ -40,7 +40,9 @@ func requestNotKept(s *stageSuite) {
 		runtime.GC()
 		runtime.GC()
 		if req.Value() != nil || messages.Value() != nil {
-			s.broken("the call has returned and the garbage is collected, but the request or its messages are still held")
+			s.broken("the call has returned and the garbage is collected, but the request or its messages are still held; " +
+				"a Response or an *llm.Error may hold them too: what a stage keeps of a Response is a new one with the fields that it " +
+				"needs, not a copy of the struct, which knows its call")
 		}
 		runtime.KeepAlive(c)
 	}
@@ -118,7 +120,7 @@ func gatesLifted(s *stageSuite) {
 	check := func(how string, do llm.CallerFunc, panics bool) {
 		c, all := s.around(do)
 		if panics {
-			all.before = func(context.Context, *llm.Request) { panic("scripted") }
+			all.before = func(context.Context, *llm.Request) { panic(s.scripted()) }
 		}
 		req := stageRequest().Accounted()
 		s.call(s.Context(), c, req, &Recorder{})
@@ -128,7 +130,9 @@ func gatesLifted(s *stageSuite) {
 	}
 	check("after an answer", answering, false)
 	check("after a failure", failing(llm.Unavailable), false)
-	check("after a panic", answering, true)
+	if !s.found.loose {
+		check("after a panic", answering, true)
+	}
 }
 
 func nilRequest(s *stageSuite) {
@@ -173,12 +177,13 @@ func sinkEnds(s *stageSuite) {
 func sinkPanics(s *stageSuite) {
 	for at := range s.handed() {
 		c, all := s.around(answering)
-		rec := &Recorder{Each: func(n int, _ llm.Delta) error {
-			if n == at {
+		rec := &Recorder{}
+		rec.Each = func(n int, _ llm.Delta) error {
+			if n == at && goroutine() == rec.caller { // elsewhere nobody could recover from it
 				panic("the reader's own")
 			}
 			return nil
-		}}
+		}
 		if o := s.call(s.Context(), c, stageRequest(), rec); o.panicked != "the reader's own" || all.count() > 1 {
 			s.broken("the sink panicked at delta %d: %v, after %s", at, o, times(all.count()))
 		}
@@ -196,6 +201,7 @@ func sinkKept(s *stageSuite) {
 		for _, f := range rec.Faults() {
 			s.broken("%s", f)
 		}
+		s.found.loose = s.found.loose || rec.foreign()
 	}
 }
 

@@ -96,7 +96,7 @@ func TestStagesThatChangeAnswersKeepTheContract(t *testing.T) {
 			var broken []string
 			for _, rule := range stageCases {
 				var said []string
-				s := &stageSuite{T: t, cfg: StageConfig{New: c.stage}, sentence: rule.sentence}
+				s := &stageSuite{T: t, cfg: StageConfig{New: c.stage}, sentence: rule.sentence, found: &findings{}}
 				s.errorf = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 				s.run(rule)
 				if len(said) > 0 {
@@ -587,7 +587,9 @@ func TestTheSuiteOfStagesRejectsWhatBreaksEachRule(t *testing.T) {
 			t.Run(c.name+"/"+w.name, func(t *testing.T) {
 				var mu sync.Mutex
 				var said []string
-				s := &stageSuite{T: t, cfg: StageConfig{New: w.make, Claims: w.claims}, sentence: c.sentence, unlock: w.unlock}
+				s := &stageSuite{
+					T: t, cfg: StageConfig{New: w.make, Claims: w.claims}, sentence: c.sentence, unlock: w.unlock, found: &findings{},
+				}
 				s.errorf = func(format string, args ...any) {
 					mu.Lock()
 					defer mu.Unlock()
