@@ -188,10 +188,10 @@ func TestAQuotaIsServedAndThenTurnedAwayUntilItsWindowEnds(t *testing.T) {
 
 func TestAQuotaOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := llmtest.NewPipeProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{
+		p := llmtest.NewPipeProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{Model: "never"}, {
 			Turns: []llmtest.Turn{{Usage: llm.Usage{Input: 30, Output: 10}}},
 			Quota: llmtest.Quota{Tokens: 100, Per: 30 * time.Second},
-		}, {Model: "never"}}})
+		}}})
 		for i, want := range []string{"ok", "ok", "rate_limited", "rate_limited"} {
 			if got := hears(t, p, "m"); got != want {
 				t.Errorf("request %d: %s, want %s", i+1, got, want)

@@ -151,7 +151,7 @@ var stageCases = []stageCase{
 	{"canceled error", "the error of a canceled call is context.Canceled", canceledError},
 	{"nothing after the end", "no call begins after the context has ended", nothingAfterEnd},
 	{"deadline", "the caller's deadline holds: the call returns at its end, and what the stage wraps has none later", deadlineKept},
-	{"own limit", "an attempt that a stage's own limit ends is of the limit's class: llm.Limit is the cause of its context", ownLimit},
+	{"own limit", "an attempt that a stage's own limit ends is of that class: llm.Limit is the cause of its context", ownLimit},
 	{"context", "what a stage wraps is called with a context derived from the caller's", contextDerived},
 	{"panic", "a panic of what a stage wraps passes or becomes an error, and leaves no lock behind", panicPasses},
 	{"gates", "gates that a stage put in force are lifted when it returns", gatesLifted},

@@ -57,8 +57,8 @@ type Reply struct {
 	Body   string
 }
 
-// A told is what an API says of a failure. Type, code and message may have {model}, {tool}, {max}, {unit}, {minute} (the window of
-// the limit) and {min} (the same in short) in them.
+// A told is what an API says of a failure. Type, code and message may have {model}, {tool}, {max}, {unit}, {minute} (the window
+// of the limit) and {min} (the same in short) in them.
 type told struct {
 	status    int
 	typ, code string // of OpenAI's and Bedrock's errors; status and reason of Google's
