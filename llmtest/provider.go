@@ -84,7 +84,7 @@ func NewPipeProvider(t testing.TB, cfg ProviderConfig) *Provider {
 }
 
 func mustMean(cfg *ProviderConfig) {
-	if wrong := cfg.check(); wrong != nil {
+	if wrong := cfg.check(false); wrong != nil {
 		panic("llmtest: ProviderConfig: " + wrong.Error())
 	}
 }
@@ -92,7 +92,7 @@ func mustMean(cfg *ProviderConfig) {
 // StartProvider starts a Provider at an address such as "127.0.0.1:0", for programs. The caller closes it. The error says what
 // of cfg cannot be meant, or that the address is taken.
 func StartProvider(addr string, cfg ProviderConfig) (*Provider, error) {
-	if wrong := cfg.check(); wrong != nil {
+	if wrong := cfg.check(false); wrong != nil {
 		return nil, wrong
 	}
 	var lc net.ListenConfig

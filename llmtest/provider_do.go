@@ -115,7 +115,7 @@ func (x *exchange) do(t Turn, left limits) {
 
 // facts are what a failure tells of this exchange.
 func (x *exchange) facts(t *Turn, left limits) wire.Facts {
-	f := wire.Facts{Status: t.Status, Wait: t.RetryAfter, Tool: x.tool, Tokens: x.spent}
+	f := wire.Facts{Status: t.Status, Wait: t.RetryAfter, Tool: x.tool, Tokens: x.spent, Per: left.per}
 	switch {
 	case f.Tokens && left.tokens != nil:
 		f.Max = left.tokens.Max

@@ -43,7 +43,10 @@ func (r *route) meets(asked Exchange) bool {
 }
 
 // limits are what a quota has left.
-type limits struct{ requests, tokens *wire.Bucket }
+type limits struct {
+	requests, tokens *wire.Bucket
+	per              time.Duration // 0: there is no quota
+}
 
 // choose finds what is done with a request.
 func (p *Provider) choose(x *exchange) (Turn, limits) {
@@ -130,7 +133,7 @@ func (r *route) count(x *exchange, t Turn) (Turn, limits) {
 		r.used.requests++
 		r.used.tokens += tokens
 	}
-	var left limits
+	left := limits{per: per}
 	if q.Requests > 0 {
 		left.requests = &wire.Bucket{Max: q.Requests, Left: q.Requests - r.used.requests, Reset: reset}
 	}

@@ -36,7 +36,7 @@ func ReadScenario(r io.Reader) (ProviderConfig, error) {
 	if err != nil {
 		return ProviderConfig{}, err
 	}
-	if wrong := cfg.check(); wrong != nil {
+	if wrong := cfg.check(true); wrong != nil {
 		return ProviderConfig{}, fmt.Errorf("line %d: %w", f.line(wrong.path), wrong)
 	}
 	return cfg, nil
@@ -213,6 +213,8 @@ func (f *scenario) fill(v reflect.Value, n *node, path string) error {
 			return wrong("write true or false")
 		case reflect.Float64:
 			return wrong("write a number, such as 0.5")
+		case reflect.Uint64:
+			return wrong("write a whole number, 0 or more")
 		}
 		return wrong("write a whole number")
 	}
@@ -265,7 +267,7 @@ func snake(name string) string {
 func near(word string, all []Act) string {
 	word = strings.ToLower(strings.NewReplacer("-", "_", " ", "_").Replace(word))
 	best := slices.MinFunc(all, func(a, b Act) int { return cmp.Compare(distance(word, string(a)), distance(word, string(b))) })
-	if distance(word, string(best)) > 3 {
+	if 3*distance(word, string(best)) > len(word) { // of three letters one may be wrong
 		return ""
 	}
 	return string(best)

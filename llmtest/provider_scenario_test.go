@@ -48,6 +48,7 @@ func TestAScenarioIsReadIntoTheConfiguration(t *testing.T) {
 }
 
 func TestAMistakeInAScenarioIsToldWithItsLine(t *testing.T) {
+	turn := func(fields string) string { return "{\"routes\": [{\"turns\": [\n{" + fields + "}]}]}" }
 	for _, c := range []struct{ file, says string }{
 		{"", "line 1: the scenario: it ends in the midst of a value; close what is open"},
 		{"{\"routes\": [\n{\"turns\": [", "line 2: the scenario: it ends in the midst"},
@@ -69,6 +70,29 @@ func TestAMistakeInAScenarioIsToldWithItsLine(t *testing.T) {
 		{"{\"routes\": [{\"turns\": {}}]}", "write a list"},
 		{"{\"routes\": [{\"header\": []}]}", "write an object of texts"},
 		{"{\"routes\": [{\"name\": \"a\",\n\"name\": \"b\"}]}", "line 2: routes[0].name: it is there twice"},
+		{"{\"seed\": -1}", "line 1: seed: -1 cannot stand here; write a whole number, 0 or more"},
+		{"{\"routes\": [\n{},\n{\"model\": \"m\"}]}", "line 3: routes[1]: no request comes to it: the route before it is for all; put it before"},
+		{"{\"routes\": [{\"model\": \"*\"},\n{}]}", "line 2: routes[1]: no request comes to it"},
+		{"{\"routes\": [{\n\"model\": \"*gpt\"}]}", "line 2: routes[0].model: a * can stand at the end alone, and this is \"*gpt\"; write"},
+		{"{\"routes\": [{\n\"quota\": {\"per\": \"1m\"}}]}", "line 2: routes[0].quota: it bounds nothing; give it requests or tokens"},
+		{"{\"routes\": [{\"quota\": {\"requests\": 1,\n\"then\": \"answer\"}}]}", "line 2: routes[0].quota.then: \"answer\" does not turn a request away; write"},
+		{"{\"routes\": [{\"header\": {\n\"x y\": \"a\"}}]}", "line 2: routes[0].header.x y: \"x y\" is no name of a header; write"},
+		{turn(`"do": "stall", "error": "quota"`), "line 2: routes[0].turns[0].error: only the act error ends in a failure, and this is \"stall\"; write"},
+		{turn(`"text": "a", "pieces": ["b"]`), "line 2: routes[0].turns[0].pieces: there are pieces beside a text; leave out"},
+		{turn(`"do": "auth", "one_of": []`), "line 2: routes[0].turns[0].one_of: there is nothing to draw from; write"},
+		{turn(`"do": "auth", "one_of": [{}]`), "line 2: routes[0].turns[0].do: a turn of one_of is done in its place; write it into"},
+		{turn(`"do": "cut", "text": "a b c", "at": 4`), "line 2: routes[0].turns[0].at: the answer has no 4 pieces; write up to 3, or"},
+		{turn(`"do": "cut", "at": 2`), "routes[0].turns[0].at: the answer has no 2 pieces; write up to 1"},
+		{turn(`"text": "a b c", "at": 1`), "line 2: routes[0].turns[0].at: nothing breaks after pieces of an answer, and this is \"answer\"; write one of reset_body"},
+		{turn(`"header": {"a:": "b"}`), "line 2: routes[0].turns[0].header.a:: \"a:\" is no name of a header; write"},
+		{turn(`"header": {"a": "b\nc"}`), "line 2: routes[0].turns[0].header.a: the value has a line break"},
+		{turn(`"usage": {"input": -1}`), "line 2: routes[0].turns[0].usage.input: -1 is below zero; write 0 or more"},
+		{turn(`"calls": [{"name": "f", "arguments": "{}"}]`), "line 2: routes[0].turns[0].calls[0].arguments: the arguments are no JSON object: \"{}\"; write a JSON object"},
+		{turn(`"calls": [{"name": "f"}]`), "line 2: routes[0].turns[0].calls[0].arguments: the arguments are no JSON object: ; write a JSON object"},
+		{turn(`"status": 500`), "line 2: routes[0].turns[0].status: an answer does not come with status 500; write a failure as the act"},
+		{turn(`"do": "stall", "status": 204`), "an answer does not come with status 204"},
+		{turn(`"do": "foo"`), "there is no act \"foo\"; write one of answer"},
+		{turn(`"do": "stal"`), "there is no act \"stal\"; did you mean \"stall\"?"},
 		{"{\"routes\": [{\"match\": true}]}", "routes[0].match: there is no such field"},
 	} {
 		if _, err := llmtest.ReadScenario(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.says) {

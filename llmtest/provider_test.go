@@ -188,16 +188,16 @@ func TestAQuotaIsServedAndThenTurnedAwayUntilItsWindowEnds(t *testing.T) {
 
 func TestAQuotaOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := llmtest.NewPipeProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{
+		p := llmtest.NewPipeProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{Model: "never"}, {
 			Turns: []llmtest.Turn{{Usage: llm.Usage{Input: 30, Output: 10}}},
 			Quota: llmtest.Quota{Tokens: 100, Per: 30 * time.Second},
-		}, {Model: "never"}}})
+		}}})
 		for i, want := range []string{"ok", "ok", "rate_limited", "rate_limited"} {
 			if got := hears(t, p, "m"); got != want {
 				t.Errorf("request %d: %s, want %s", i+1, got, want)
 			}
 		}
-		if _, err := asks(t, p, "m"); !strings.Contains(err.Error(), "tokens per min: Limit 100") || llm.AsError(err).RetryAfter != 30*time.Second {
+		if _, err := asks(t, p, "m"); !strings.Contains(err.Error(), "tokens per 30s: Limit 100") || llm.AsError(err).RetryAfter != 30*time.Second {
 			t.Errorf("%v, wait %v", err, llm.AsError(err).RetryAfter)
 		}
 		llmtest.Advance(30 * time.Second)

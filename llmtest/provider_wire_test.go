@@ -305,3 +305,54 @@ func TestEachAPIFailsInItsOwnWords(t *testing.T) {
 		}
 	}
 }
+
+// What a failure tells is told whole: no placeholder is left in its type, its code or its message.
+func TestNoFailureIsToldWithAPlaceholder(t *testing.T) {
+	for _, act := range llmtest.Acts() {
+		p := llmtest.NewProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{Turns: []llmtest.Turn{{Do: act, Hold: 1}}}}})
+		for _, c := range paths {
+			resp, err := p.Client().Post(p.URL+c.path, "application/json", strings.NewReader(c.body))
+			if err != nil {
+				continue // a connection that breaks tells nothing
+			}
+			body, _ := io.ReadAll(resp.Body) // so may this one
+			_ = resp.Body.Close()
+			for _, left := range []string{"{model}", "{tool}", "{max}", "{unit}", "{min}", "{minute}", "{wait}"} {
+				if strings.Contains(string(body), left) || strings.Contains(resp.Header.Get("X-Amzn-Errortype"), left) {
+					t.Errorf("%s, %s: %s is left in %s", act, c.path, left, body)
+				}
+			}
+		}
+	}
+}
+
+func TestALimitIsToldWithItsWindow(t *testing.T) {
+	for per, says := range map[time.Duration][2]string{
+		0: {"on requests per min: ", "60 requests per minute."}, time.Second: {"per sec: ", "requests per second."},
+		time.Hour: {"per hour: ", "per hour."}, 90 * time.Second: {"per 1m30s: ", "per 1m30s."},
+	} {
+		p := llmtest.NewProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{{
+			Turns: []llmtest.Turn{{Usage: llm.Usage{Input: 1, Output: 1}}}, Quota: llmtest.Quota{Requests: 60, Tokens: 1, Per: per},
+		}}})
+		for i, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+			want := strings.NewReplacer("60 ", "1 ", "requests", "tokens").Replace(says[i])
+			if _, body := posts(t, p, path, `{"model":"m"}`); !strings.Contains(body, want) {
+				t.Errorf("a limit per %v, %s: want %q in %s", per, path, want, body)
+			}
+		}
+	}
+}
+
+// As OpenAI tells them: content is null where there are calls alone.
+func TestCallsAloneHaveNoContent(t *testing.T) {
+	calls := []llm.ToolCall{{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}}
+	p := llmtest.NewProvider(t, llmtest.ProviderConfig{Routes: []llmtest.Route{
+		{Model: "both", Turns: []llmtest.Turn{{Calls: calls, Text: "Well"}}}, {Turns: []llmtest.Turn{{Calls: calls}}},
+	}})
+	if _, body := posts(t, p, "/v1/chat/completions", `{"model":"m"}`); !strings.Contains(body, `"content":null`) {
+		t.Error(body)
+	}
+	if _, body := posts(t, p, "/v1/chat/completions", `{"model":"both"}`); !strings.Contains(body, `"content":"Well"`) {
+		t.Error(body)
+	}
+}

@@ -30,6 +30,7 @@ type Recorder struct {
 	were     []llm.Delta // copies made at that time
 	resp     *llm.Response
 	faults   []string
+	strange  bool // a delta came from another goroutine
 }
 
 // Call calls c with req, whose sink it replaces.
@@ -78,6 +79,7 @@ func (r *Recorder) begin(d llm.Delta) (int, error) {
 	if r.returned {
 		r.fault("the sink was handed delta %d after the call had returned", n)
 	} else if from != r.caller {
+		r.strange = true
 		r.fault("the sink was handed delta %d from another goroutine than that of the call", n)
 	}
 	if r.inside {
@@ -97,6 +99,13 @@ func (r *Recorder) begin(d llm.Delta) (int, error) {
 	r.kept = append(r.kept, d)
 	r.were = append(r.were, copyDelta(d))
 	return n, nil
+}
+
+// foreign reports whether a delta came from another goroutine than that of the call.
+func (r *Recorder) foreign() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.strange
 }
 
 func isEmpty(d llm.Delta) bool {

@@ -6,6 +6,7 @@ package llmtest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,29 @@ const (
 	NoResult              // neither answer nor error
 	BothResults           // an answer and an error
 )
+
+// String is the misuse in words.
+func (m Misuse) String() string {
+	switch m {
+	case NoMisuse:
+		return "no misuse"
+	case LateSink:
+		return "late sink"
+	case ForeignSink:
+		return "foreign sink"
+	case DeafSink:
+		return "deaf sink"
+	case ReusedDeltas:
+		return "reused deltas"
+	case WrittenRequest:
+		return "written request"
+	case NoResult:
+		return "no result"
+	case BothResults:
+		return "both results"
+	}
+	return fmt.Sprintf("misuse(%d)", uint8(m))
+}
 
 // Text is a step that answers text.
 func Text(text string) Step { return Step{Text: text} }

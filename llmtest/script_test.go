@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,19 @@ import (
 	"github.com/modelchain/llm/llmtest"
 	"github.com/modelchain/llm/middleware"
 )
+
+func TestAMisuseHasAName(t *testing.T) {
+	seen := map[string]bool{}
+	for m := llmtest.NoMisuse; m <= llmtest.BothResults; m++ {
+		if s := m.String(); s == "" || strings.Contains(s, "(") || seen[s] {
+			t.Errorf("misuse %d is %q", uint8(m), s)
+		}
+		seen[m.String()] = true
+	}
+	if s := llmtest.Misuse(200).String(); s != "misuse(200)" {
+		t.Error(s)
+	}
+}
 
 func TestScriptDoesItsStepsInOrderAndRepeatsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

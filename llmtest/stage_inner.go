@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,21 +177,30 @@ func failing(c llm.Class) llm.CallerFunc {
 func stageRequest() *llm.Request {
 	temperature, seed := 0.5, int64(7)
 	return &llm.Request{
-		Model: "test-model", System: "Be brief.", MaxTokens: 100, Temperature: &temperature, Seed: &seed, Stop: []string{"END"},
-		Messages: []llm.Message{
-			llm.User("Where is it?"),
-			{Role: llm.RoleAssistant, Parts: []llm.Part{{Kind: llm.PartToolCall, Call: &llm.ToolCall{
+		Model: "test-model", System: "Be brief.", MaxTokens: 100, Temperature: &temperature, Seed: &seed, Stop: roomy("END"),
+		Messages: roomy(
+			roomyUser("Where is it?"),
+			llm.Message{Role: llm.RoleAssistant, Parts: []llm.Part{{Kind: llm.PartToolCall, Call: &llm.ToolCall{
 				ID: "c1", Name: "look", Arguments: json.RawMessage(`{"where":"here"}`),
 			}}}},
-			{Role: llm.RoleTool, Parts: []llm.Part{{Kind: llm.PartToolResult, Result: &llm.ToolResult{
+			llm.Message{Role: llm.RoleTool, Parts: []llm.Part{{Kind: llm.PartToolResult, Result: &llm.ToolResult{
 				CallID: "c1", Name: "look", Parts: []llm.Part{llm.Text("Not here.")},
 			}}}},
-			llm.User("Where else?"),
-		},
-		Tools:  []llm.Tool{{Name: "look", Description: "looks", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}},
+			roomyUser("Where else?"),
+		),
+		Tools: roomy(
+			llm.Tool{Name: "look", Description: "looks", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)},
+		),
 		Labels: map[string]string{"tenant": "t"},
 		Extra:  map[string]json.RawMessage{"test": json.RawMessage(`{"a":1}`)},
 	}
+}
+
+// roomy is a slice with room behind its end, as those of callers that append have: who appends to it writes there.
+func roomy[T any](of ...T) []T { return append(make([]T, 0, len(of)+4), of...) }
+
+func roomyUser(text string) llm.Message {
+	return llm.Message{Role: llm.RoleUser, Parts: roomy(llm.Text(text))}
 }
 
 // stageDeltas are what a stream consists of.
@@ -283,6 +293,25 @@ func changed(is, was *llm.Request) string {
 		}
 	}
 	return ""
+}
+
+// behind says which slice of a request has something behind its end. "": none.
+func behind(req *llm.Request) string {
+	full := func(name string, s any) string {
+		v := reflect.ValueOf(s)
+		for i := v.Len(); i < v.Cap(); i++ {
+			if e := v.Slice(0, v.Cap()).Index(i); !e.IsZero() {
+				return fmt.Sprintf("behind the end of its %s, in the same memory, is now %s; clone a slice before you append to it",
+					name, inJSON(e))
+			}
+		}
+		return ""
+	}
+	found := cmp.Or(full("Messages", req.Messages), full("Tools", req.Tools), full("Stop", req.Stop))
+	for i := range req.Messages {
+		found = cmp.Or(found, full(fmt.Sprintf("Messages[%d].Parts", i), req.Messages[i].Parts))
+	}
+	return found
 }
 
 // inJSON is v as people read it, also where it holds pointers.

@@ -2,8 +2,11 @@ package llmtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +26,91 @@ func TestStagesOfThisPackageKeepTheContract(t *testing.T) {
 	t.Run("a combinator", func(t *testing.T) {
 		TestStage(t, StageConfig{Combine: func(first, _ llm.Caller) llm.Caller { return first }})
 	})
+}
+
+// Stages that do what they claim.
+func TestStagesThatChangeAnswersKeepTheContract(t *testing.T) {
+	changing := func(change func(string) string) func() llm.Stage {
+		return func() llm.Stage {
+			return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+				resp, err := next.Call(ctx, sinking(req, func(d llm.Delta) error {
+					d.Text = change(d.Text)
+					return req.Sink(d)
+				}))
+				if err != nil {
+					return nil, err
+				}
+				if resp.Refusal != "" {
+					resp.Refusal = change(resp.Refusal)
+				}
+				for i := range resp.Parts {
+					resp.Parts[i].Text = change(resp.Parts[i].Text)
+				}
+				return resp, nil
+			})
+		}
+	}
+	split := func() llm.Stage {
+		return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			return next.Call(ctx, sinking(req, func(d llm.Delta) error {
+				for ; d.Kind == llm.DeltaText && len(d.Text) > 1; d.Text = d.Text[1:] {
+					if err := req.Sink(llm.Delta{Text: d.Text[:1], Index: d.Index}); err != nil {
+						return err
+					}
+				}
+				return req.Sink(d)
+			}))
+		})
+	}
+	priced := func() llm.Stage {
+		return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			resp, err := next.Call(ctx, req)
+			if err == nil {
+				resp.Extra = maps.Clone(resp.Extra)
+				if resp.Extra == nil {
+					resp.Extra = map[string]json.RawMessage{}
+				}
+				resp.Extra["mine"] = json.RawMessage(`{"cost":1}`)
+			}
+			return resp, err
+		})
+	}
+	for name, cfg := range map[string]StageConfig{
+		"in capitals":              {New: changing(strings.ToUpper), Claims: MayChangeAnswer},
+		"split":                    {New: split, Claims: MayChangeAnswer},
+		"split and held back":      {New: split, Claims: MayHoldBack},
+		"with an extra of its own": {New: priced, Claims: MayChangeAnswer},
+	} {
+		t.Run(name, func(t *testing.T) { TestStage(t, cfg) })
+	}
+	// Without the claim exactly the rules that it is about say so, and how to mend it.
+	for name, c := range map[string]struct {
+		stage func() llm.Stage
+		rules []string
+		says  string
+	}{
+		"split":                    {split, []string{"stream"}, "they add up to the same: a stage that cuts deltas anew claims MayHoldBack"},
+		"with an extra of its own": {priced, []string{"answer", "stream"}, "claims MayChangeAnswer"},
+	} {
+		t.Run("unclaimed, "+name, func(t *testing.T) {
+			var broken []string
+			for _, rule := range stageCases {
+				var said []string
+				s := &stageSuite{T: t, cfg: StageConfig{New: c.stage}, sentence: rule.sentence, found: &findings{}}
+				s.errorf = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+				s.run(rule)
+				if len(said) > 0 {
+					broken = append(broken, rule.name)
+					if !strings.Contains(said[0], c.says) {
+						t.Errorf("%s: %s", rule.name, said[0])
+					}
+				}
+			}
+			if !slices.Equal(broken, c.rules) {
+				t.Errorf("broken are %q, want %q", broken, c.rules)
+			}
+		})
+	}
 }
 
 // body is the Call of a stage that is wrong.
@@ -238,6 +326,10 @@ func wrongStages() map[string][]wrong {
 			c := req.Clone()
 			c.Messages[0].Parts[0].Text = "wrong"
 			return next.Call(ctx, c)
+		}}, {name: "appends in place", claims: MayChangeRequest, body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			c := req.Clone()
+			c.Messages = append(c.Messages, llm.User("wrong"))
+			return next.Call(ctx, c)
 		}}, {name: "writes to its labels", claims: MayChangeRequest, body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			req.Labels["wrong"] = "yes"
 			return next.Call(ctx, req)
@@ -285,7 +377,7 @@ func wrongStages() map[string][]wrong {
 				}
 				return nil
 			}))
-		}}},
+		}}, {name: "passes over the error of the last delta", claims: MayHoldBack, body: holdingOne}},
 		"sink": {{name: "another goroutine", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			return next.Call(ctx, sinking(req, func(d llm.Delta) (err error) {
 				var wg sync.WaitGroup
@@ -318,6 +410,14 @@ func wrongStages() map[string][]wrong {
 				return nil, e
 			}
 			return resp, nil
+		}}},
+		"partial is true": {{name: "loses the last delta", claims: MayHoldBack, body: holdingOne}, {
+			name: "loses all", claims: MayHoldBack, body: holdingAll,
+		}},
+		"own limit": {{name: "has a limit without a cause", body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return next.Call(ctx, req)
 		}}},
 		"cancellation": {{name: "waits it out", claims: MayRepeat, body: func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
 			resp, err := next.Call(ctx, req)
@@ -398,7 +498,14 @@ func wrongStages() map[string][]wrong {
 			go func() { <-never }()
 			return next.Call(ctx, req)
 		}}},
-		"concurrent calls": {{name: "has one sink for all", stage: func() llm.Stage {
+		"concurrent calls": {{name: "holds a lock across the call", stage: func() llm.Stage {
+			var mu sync.Mutex
+			return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return next.Call(ctx, req)
+			})
+		}}, {name: "has one sink for all", stage: func() llm.Stage {
 			var mu sync.Mutex
 			var sink llm.Sink
 			return stageOf(func(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
@@ -420,6 +527,39 @@ func wrongStages() map[string][]wrong {
 		}}},
 		"two wraps": {{name: "has one state for all", stage: breaker(&llm.Error{Class: llm.Cooling}, false), claims: MayRefuse}},
 	}
+}
+
+// holdingOne is always one delta behind, loses it where the stream breaks, and the sink's error where it does not.
+func holdingOne(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+	var held *llm.Delta
+	resp, err := next.Call(ctx, sinking(req, func(d llm.Delta) error {
+		if held != nil {
+			if err := req.Sink(*held); err != nil {
+				return err
+			}
+		}
+		held = &d
+		return nil
+	}))
+	if held != nil && err == nil {
+		_ = req.Sink(*held) // what is wrong with it
+	}
+	return resp, err
+}
+
+// holdingAll hands out a stream at its end, and tells of what nobody was handed.
+func holdingAll(ctx context.Context, req *llm.Request, next llm.Caller) (*llm.Response, error) {
+	var held []llm.Delta
+	resp, err := next.Call(ctx, sinking(req, func(d llm.Delta) error { held = append(held, d); return nil }))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range held {
+		if err := req.Sink(d); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
 }
 
 // keeping keeps the newest request.
@@ -447,7 +587,9 @@ func TestTheSuiteOfStagesRejectsWhatBreaksEachRule(t *testing.T) {
 			t.Run(c.name+"/"+w.name, func(t *testing.T) {
 				var mu sync.Mutex
 				var said []string
-				s := &stageSuite{T: t, cfg: StageConfig{New: w.make, Claims: w.claims}, sentence: c.sentence, unlock: w.unlock}
+				s := &stageSuite{
+					T: t, cfg: StageConfig{New: w.make, Claims: w.claims}, sentence: c.sentence, unlock: w.unlock, found: &findings{},
+				}
 				s.errorf = func(format string, args ...any) {
 					mu.Lock()
 					defer mu.Unlock()

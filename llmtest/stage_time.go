@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -116,6 +117,31 @@ func deadlineKept(s *stageSuite) {
 	}
 }
 
+// ownLimit looks at attempts that end although their caller is there and waits.
+func ownLimit(s *stageSuite) {
+	for _, rec := range []*Recorder{nil, {}} {
+		var wrong atomic.Pointer[string]
+		c, _ := s.around(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+			if err := handOut(req, 1); err != nil {
+				return nil, err
+			}
+			if err := wait(ctx, 24*time.Hour); err == nil {
+				return nil, llm.Unavailable
+			}
+			cause := context.Cause(ctx)
+			if llm.LimitOf(ctx) == nil {
+				wrong.Store(new(fmt.Sprintf("%v (%T)", cause, cause)))
+			}
+			return nil, cause
+		})
+		o := s.call(s.Context(), c, stageRequest(), rec)
+		if w := wrong.Load(); w != nil {
+			s.broken("the caller was there, but the context of an attempt ended by %s, which is told as the caller's affair: %v; "+
+				"end it by context.WithTimeoutCause or WithCancelCause, with llm.Limit", *w, o)
+		}
+	}
+}
+
 // known is what the context of a caller carries, such as its trace.
 type known struct{}
 
@@ -135,11 +161,11 @@ func contextDerived(s *stageSuite) {
 
 func panicPasses(s *stageSuite) {
 	for name, ends := range map[string]func(context.Context, *llm.Request){
-		"a panic":        func(context.Context, *llm.Request) { panic("scripted") },
+		"a panic":        func(context.Context, *llm.Request) { panic(s.scripted()) },
 		"runtime.Goexit": func(context.Context, *llm.Request) { runtime.Goexit() },
 		"a panic in a stream": func(_ context.Context, req *llm.Request) {
 			_ = handOut(req, 2) // the panic is the subject
-			panic("scripted")
+			panic(s.scripted())
 		},
 	} {
 		for _, rec := range []*Recorder{nil, {}} {
@@ -159,40 +185,60 @@ func panicPasses(s *stageSuite) {
 // notLocked calls c, and looks whether that waits for a lock.
 func (s *stageSuite) notLocked(after string, c llm.Caller) {
 	o, done := s.start(s.Context(), c, stageRequest(), nil)
-	stuck := 0
-	for {
+	switch await(done, time.Hour) {
+	case awaitedLock:
+		s.broken("after %s: the next call waits for a lock", after)
+		if s.unlock == nil {
+			panic("llm/llmtest: TestStage: " + s.sentence + ", but after " + after + " the next call waits for a lock")
+		}
+		s.unlock()
+		<-done
+	case awaitedLong:
+		s.broken("after %s: the next call waits for ever", after)
+	default:
+		if o.panicked != nil || o.resp == nil && (o.err == nil || !s.may(MayRefuse)) {
+			s.broken("after %s: %v", after, o)
+		}
+	}
+}
+
+// What await saw.
+const (
+	awaitedDone = iota
+	awaitedLock // somebody waits for a lock, and nobody goes on meanwhile
+	awaitedLong // most is over
+)
+
+// await waits for done for up to most. Nobody knows of a lock in a bubble: time stands still where somebody waits for one. So it
+// looks at what goroutines wait for before it lets time pass.
+func await(done <-chan struct{}, most time.Duration) int {
+	end, stuck := time.Now().Add(most), 0
+	for step := time.Millisecond; ; {
 		runtime.Gosched()
 		select {
 		case <-done:
-			if o.panicked != nil || o.resp == nil && (o.err == nil || !s.may(MayRefuse)) {
-				s.broken("after %s: %v", after, o)
-			}
-			return
+			return awaitedDone
 		default:
 		}
-		heads := strings.Join(goroutines(), "\n")
+		heads := strings.Join(goroutines()[1:], "\n")
 		switch {
+		case strings.Contains(heads, "[runn"): // runnable, running
+			stuck = 0
 		case strings.Contains(heads, "[sync.Mutex") || strings.Contains(heads, "[sync.RWMutex"):
-			if stuck++; stuck < 20 {
-				continue // it may be somebody else's for a moment
+			if stuck++; stuck == 20 { // it may be somebody else's for a moment
+				return awaitedLock
 			}
-			s.broken("after %s: the next call waits for a lock", after)
-			if s.unlock == nil {
-				panic("llm/llmtest: TestStage: " + s.sentence + ", but after " + after + " the next call waits for a lock")
-			}
-			s.unlock()
-			<-done
-			return
-		case strings.Contains(heads, "runnable"):
+		case !time.Now().Before(end):
+			return awaitedLong
 		default: // it waits for something that time may bring
-			t := time.NewTimer(time.Hour)
+			stuck = 0
+			t := time.NewTimer(step)
 			select {
 			case <-done:
 			case <-t.C:
-				s.broken("after %s: the next call waits for ever", after)
-				return
 			}
 			t.Stop()
+			step = min(2*step, time.Minute)
 		}
 	}
 }
@@ -219,8 +265,11 @@ func noGoroutines(s *stageSuite) {
 			cancel()
 		}
 	}
+	if s.found.loose {
+		return
+	}
 	c, all := s.around(answering)
-	all.before = func(context.Context, *llm.Request) { panic("scripted") }
+	all.before = func(context.Context, *llm.Request) { panic(s.scripted()) }
 	before := count()
 	s.call(s.Context(), c, stageRequest(), nil)
 	if after := count(); after > before {
@@ -229,11 +278,64 @@ func noGoroutines(s *stageSuite) {
 }
 
 func concurrentStage(s *stageSuite) {
-	c, _ := s.around(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+	hurry := make(chan struct{}) // closed where no time can pass
+	c, _ := s.around(named(hurry))
+	alone, _ := s.around(named(nil)) // what a call is answered beside no other
+	want := func(name, text string) string {
+		if !s.may(MayChangeAnswer) {
+			return text
+		}
+		return s.call(s.Context(), alone, namedRequest(name), nil).resp.Text()
+	}
+	shared := namedRequest("shared") // by all that do not stream
+	wantShared := want("shared", "shared0 shared1 shared2 ")
+	texts := make([]string, 16)
+	for i := range texts {
+		texts[i] = want(fmt.Sprintf("n%d.", i), fmt.Sprintf("n%[1]d.0 n%[1]d.1 n%[1]d.2 ", i))
+	}
+	var wg sync.WaitGroup
+	for i, text := range texts {
+		wg.Go(func() {
+			o, err := c.Call(s.Context(), shared)
+			if err != nil || o.Text() != wantShared {
+				s.broken("a call beside others: %s, %v", answerOf(o), err)
+			}
+		})
+		wg.Go(func() {
+			rec := &Recorder{}
+			_, err := rec.Call(s.Context(), c, namedRequest(fmt.Sprintf("n%d.", i)))
+			if err != nil || rec.Text() != text {
+				s.broken("a stream beside others: want %q, got %q, %v", text, rec.Text(), err)
+			}
+			for _, f := range rec.Faults() {
+				s.broken("a stream beside others: %s", f)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	switch await(done, 24*time.Hour) {
+	case awaitedLock:
+		s.broken("a call waits for a lock that another one holds while what the stage wraps is under way, and a lock cannot be left " +
+			"when the caller leaves: unlock before you call on, or wait on a channel beside ctx.Done()")
+	case awaitedLong:
+		s.broken("of %d calls at once some have not returned after a day", 2*len(texts))
+	}
+	close(hurry)
+	<-done
+}
+
+// named answers with what the request is called, once that takes its time.
+func named(hurry <-chan struct{}) llm.CallerFunc {
+	return func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
 		name := req.Labels["name"]
 		for i := range 3 {
-			if err := wait(ctx, time.Millisecond); err != nil { // so that all are in the middle at once
-				return nil, err
+			t := time.NewTimer(time.Millisecond) // so that all are in the middle at once
+			select {
+			case <-t.C:
+			case <-hurry:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
 			}
 			if req.Sink != nil {
 				if err := req.Sink(llm.Delta{Text: fmt.Sprintf("%s%d ", name, i)}); err != nil {
@@ -242,31 +344,13 @@ func concurrentStage(s *stageSuite) {
 			}
 		}
 		return &llm.Response{Parts: []llm.Part{llm.Text(fmt.Sprintf("%[1]s0 %[1]s1 %[1]s2 ", name))}, Stop: llm.StopEnd}, nil
-	})
-	shared := stageRequest() // by all that do not stream
-	shared.Labels = map[string]string{"name": "shared"}
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			o, err := c.Call(s.Context(), shared)
-			if err != nil || o.Text() != "shared0 shared1 shared2 " {
-				s.broken("a call beside others: %s, %v", answerOf(o), err)
-			}
-		})
-		wg.Go(func() {
-			req := stageRequest()
-			req.Labels = map[string]string{"name": fmt.Sprintf("n%d.", i)}
-			rec := &Recorder{}
-			_, err := rec.Call(s.Context(), c, req)
-			if want := fmt.Sprintf("n%[1]d.0 n%[1]d.1 n%[1]d.2 ", i); err != nil || rec.Text() != want {
-				s.broken("a stream beside others: want %q, got %q, %v", want, rec.Text(), err)
-			}
-			for _, f := range rec.Faults() {
-				s.broken("a stream beside others: %s", f)
-			}
-		})
 	}
-	wg.Wait()
+}
+
+func namedRequest(name string) *llm.Request {
+	req := stageRequest()
+	req.Labels = map[string]string{"name": name}
+	return req
 }
 
 func sharesNothing(s *stageSuite) {

@@ -18,8 +18,11 @@ func (a *Answer) chatUsage() m {
 
 func (a *Answer) chat(unfinished bool) m {
 	message := m{"role": "assistant", "content": a.text(), "refusal": nil}
-	if a.Refusal {
+	switch {
+	case a.Refusal:
 		message["content"], message["refusal"] = nil, a.text()
+	case len(a.Text) == 0 && len(a.Calls) > 0: // as OpenAI tells that there are calls alone
+		message["content"] = nil
 	}
 	if len(a.Reasoning) > 0 {
 		message["reasoning_content"] = a.reasoning()

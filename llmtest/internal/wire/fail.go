@@ -44,6 +44,8 @@ type Facts struct {
 	// Tokens: it is the tokens that are used up, not the requests; Max is the limit. 0: 60 requests, 30,000 tokens.
 	Tokens bool
 	Max    int
+	// Per is the window of the limit. 0: a minute.
+	Per time.Duration
 	// Tool is the first tool of the request.
 	Tool string
 }
@@ -55,7 +57,8 @@ type Reply struct {
 	Body   string
 }
 
-// A told is what an API says of a failure. The message may have {model}, {tool}, {wait}, {max} and {unit} in it.
+// A told is what an API says of a failure. Type, code and message may have {model}, {tool}, {max}, {unit}, {minute} (the window
+// of the limit) and {min} (the same in short) in them.
 type told struct {
 	status    int
 	typ, code string // of OpenAI's and Bedrock's errors; status and reason of Google's
@@ -75,12 +78,30 @@ func (t told) fill(f Facts) told {
 	if tool == "" {
 		tool = "f"
 	}
-	r := strings.NewReplacer("{model}", f.Model, "{tool}", tool, "{max}", strconv.Itoa(most), "{unit}", unit)
-	t.message = r.Replace(t.message)
+	minute := window(f.Per)
+	short := strings.NewReplacer("minute", "min", "second", "sec").Replace(minute)
+	r := strings.NewReplacer("{model}", f.Model, "{tool}", tool, "{max}", strconv.Itoa(most), "{unit}", unit, "{minute}", minute,
+		"{min}", short)
+	t.typ, t.code, t.message = r.Replace(t.typ), r.Replace(t.code), r.Replace(t.message)
 	if f.Status != 0 {
 		t.status = f.Status
 	}
 	return t
+}
+
+// window is what a limit is told to be per.
+func window(d time.Duration) string {
+	switch d {
+	case 0, time.Minute:
+		return "minute"
+	case time.Second:
+		return "second"
+	case time.Hour:
+		return "hour"
+	case 24 * time.Hour:
+		return "day"
+	}
+	return d.String()
 }
 
 // Fail is a failure as the API of the request tells it. An API tells a status that its edge made as a page.

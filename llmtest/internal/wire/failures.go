@@ -5,7 +5,7 @@ package wire
 var openaiFailures = map[Failure]told{
 	RateLimited: {
 		429, "{unit}", "rate_limit_exceeded", "",
-		"Rate limit reached for {model} in organization org-madeup on {unit} per min: Limit {max}, Used {max}, " +
+		"Rate limit reached for {model} in organization org-madeup on {unit} per {min}: Limit {max}, Used {max}, " +
 			"Requested 1.",
 	},
 	Quota: {
@@ -72,7 +72,7 @@ var responsesFailures = map[Failure]told{
 var anthropicFailures = map[Failure]told{
 	RateLimited: {
 		429, "rate_limit_error", "", "",
-		"This request would exceed your organization's rate limit of {max} {unit} per minute. Reduce the prompt " +
+		"This request would exceed your organization's rate limit of {max} {unit} per {minute}. Reduce the prompt " +
 			"length or try again later.",
 	},
 	Quota: {
