@@ -34,7 +34,8 @@ type InterruptConfig struct {
 // whole answer, Continued, with the usage of all its attempts. Nothing is continued within or after a tool call or a
 // refusal, before the first word of text, for a request that is ReplayUnsafe, or without time and attempts left; and only
 // what broke off by itself (Interrupted, Stalled). A rest of [Cooldowns] keeps a continuation out, save one that the break
-// of this stream alone began: there its continuation is the first probe, once. A continuation that fails as nothing mends
+// of this stream alone began: there its continuation is the first probe, once. A deployment that was silent, or asks for a
+// wait, does not go on itself. A continuation that fails as nothing mends
 // (Invalid, Auth) is the last, and one whose deployment is not asked again, such as NotFound, is that deployment's last. If
 // none succeeds, the break is the caller's error, never what a continuation failed with.
 //
@@ -171,7 +172,11 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 		i %= len(left)
 		c := left[i]
 		i++
-		if denied := t.Ask(ctx, only(c), time.Now()); denied != nil {
+		denied := notHere(c, err)
+		if denied == nil {
+			denied = t.Ask(ctx, only(c), time.Now())
+		}
+		if denied != nil {
 			t.Skip(passedOver(c, denied))
 			continue
 		}
@@ -190,15 +195,28 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 		}
 		used = used.Add(llm.AsError(failure).Usage)
 		switch row := defaults.of(llm.ClassOf(failure)); {
-		case breaks(failure): // it may go on itself
 		case row.Elsewhere == Nowhere:
 			return nil, err
-		case row.Again == Never:
+		case row.Again == Never || llm.AsError(failure).RetryAfter > 0:
 			i--
 			left = slices.Delete(left, i, i+1)
 		}
 	}
 	return nil, err
+}
+
+// notHere says why c, if it is the deployment that broke off with err, does not go on itself. nil: it may.
+func notHere(c llm.Caller, err error) error {
+	e, d := llm.AsError(err), only(c)
+	switch {
+	case d == nil || d.Name != e.Deployment:
+		return nil
+	case e.RetryAfter > 0:
+		return &llm.Error{Class: llm.Exhausted, Message: "it asked for a wait", RetryAfter: e.RetryAfter}
+	case defaults.of(e.Class).Again == Never:
+		return &llm.Error{Class: llm.Exhausted, Message: "it is silent"}
+	}
+	return nil
 }
 
 // breaks reports whether err is that of an answer which broke off by itself.

@@ -22,7 +22,8 @@ var meanings = map[string]string{
 		" as long as the provider cannot have acted on it",
 	"card.primary":           "the route that is called first; the first route that is listed if absent",
 	"card.allowed_fallbacks": "the routes that may stand in, in order, each for its reasons only",
-	"card.long_context":      "the route for what does not fit the window of the primary, and for what reactions move to a larger one",
+	"card.long_context": "the route for what does not fit the window of the primary, and for what reactions move to a " +
+		"larger one",
 	"card.queue_after_ms": "the wait from which on work that time may mend is queued, in " +
 		"milliseconds; 0 for any wait; no queue if " +
 		"null or absent",

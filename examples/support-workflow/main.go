@@ -28,9 +28,7 @@ const workflow = "support-answer"
 var cards embed.FS
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "support-workflow:", err)
 		os.Exit(1)
 	}

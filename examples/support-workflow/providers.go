@@ -57,20 +57,31 @@ func scenarios() []Scenario {
 	answer := func(text string) llmtest.Turn { return llmtest.Turn{Text: `{"answer": "` + text + `"}`} }
 	ok, backup := answer("It arrives on Monday."), answer("The backup says: Monday.")
 	do := func(turns ...llmtest.Turn) []llmtest.Turn { return turns }
+	limited := func(wait time.Duration) llmtest.Turn {
+		return llmtest.Turn{Do: llmtest.DoRateLimited, RetryAfter: wait}
+	}
+	down := do(llmtest.Turn{Do: llmtest.DoUnavailable})
+	pieces := []string{`{"answer": "`, "It ", "arrives ", "on ", "Mon", `day."}`}
 	return []Scenario{
 		{Injected: "nothing", Primary: do(ok)},
-		{Injected: "a rate limit that asks for 50 ms", Primary: do(llmtest.Turn{Do: llmtest.DoRateLimited, RetryAfter: 50 * time.Millisecond}, ok)},
-		{Injected: "a rate limit that asks for a minute", Primary: do(llmtest.Turn{Do: llmtest.DoRateLimited, RetryAfter: time.Minute}), Backup: do(backup)},
+		{Injected: "a rate limit that asks for 50 ms", Primary: do(limited(50*time.Millisecond), ok)},
+		{Injected: "a rate limit that asks for a minute", Primary: do(limited(time.Minute)), Backup: do(backup)},
 		{Injected: "an overloaded primary", Primary: do(llmtest.Turn{Do: llmtest.DoOverloaded}), Backup: do(backup)},
 		{Injected: "an answer that lacks the field answer", Primary: do(llmtest.Turn{Text: `{"reply": "Monday"}`}), Backup: do(backup)},
-		{Injected: "an empty account, until later", Primary: do(llmtest.Turn{Do: llmtest.DoQuota, RetryAfter: time.Second}), Later: do(ok)},
-		{Injected: "an outage of both providers", Primary: do(llmtest.Turn{Do: llmtest.DoUnavailable}), Backup: do(llmtest.Turn{Do: llmtest.DoUnavailable})},
+		{
+			Injected: "an empty account, until later", Later: do(ok),
+			Primary: do(llmtest.Turn{Do: llmtest.DoQuota, RetryAfter: time.Second}),
+		},
+		{Injected: "an outage of both providers", Primary: down, Backup: down},
 		{Injected: "a refused key", Primary: do(llmtest.Turn{Do: llmtest.DoAuth}), Backup: do(backup)},
 		{Injected: "a malformed tool schema", Primary: do(llmtest.Turn{Do: llmtest.DoToolSchema}), Backup: do(backup)},
-		{Injected: "a refusal", Primary: do(llmtest.Turn{Do: llmtest.DoRefuse, Text: "I cannot help with that."}), Backup: do(backup)},
+		{
+			Injected: "a refusal", Backup: do(backup),
+			Primary: do(llmtest.Turn{Do: llmtest.DoRefuse, Text: "I cannot help with that."}),
+		},
 		{
 			Injected: "a stream that breaks after it was seen", Streamed: true, Backup: do(backup),
-			Primary: do(llmtest.Turn{Do: llmtest.DoCut, At: 4, Pieces: []string{`{"answer": "`, "It ", "arrives ", "on ", "Mon", `day."}`}}),
+			Primary: do(llmtest.Turn{Do: llmtest.DoCut, At: 4, Pieces: pieces}),
 		},
 	}
 }
