@@ -80,8 +80,8 @@ func (h *hold) renew(ctx context.Context, begun string) error {
 	return err
 }
 
-// beat renews the lease until the function it returns is called. A hold that is lost, or may be soon since the database was silent
-// for most of the lease, ends the delivery.
+// beat renews the lease until the function it returns is called. A hold that is lost, or may be soon since the database was
+// silent for most of the lease, ends the delivery.
 func (h *hold) beat(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
