@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/llmtest"
@@ -17,7 +18,7 @@ func killed(t *testing.T, dsn string, p *provider, q *Queue, req *llm.Request) *
 	t.Helper()
 	receipt, err := q.Enqueue(t.Context(), &middleware.Job{Workflow: "support", Request: req})
 	must(t, err)
-	worker := process(t, dsn, p.URL)
+	worker := process(t, dsn, p.URL, 2*time.Second)
 	<-p.began
 	must(t, worker.Process.Kill())
 	worker.Wait()
@@ -33,7 +34,7 @@ func TestWorkOfAKilledWorkerIsDeliveredAgain(t *testing.T) {
 			t.Fatalf("its worker is dead, and it is %+v, %v", o, err)
 		}
 		p.becomes(answer)
-		start(t, q, fast(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 2})))
+		start(t, q, watchful(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 2})))
 		o := wait(t, q, receipt.ID)
 		switch {
 		case o.State != Answered || o.Lost != 1 || o.Deliveries != 2:
@@ -53,7 +54,7 @@ func TestTheAttemptsOfAKilledWorkerCountAgainstTheBudget(t *testing.T) {
 		q := open(t, Config{DSN: dsn})
 		receipt := killed(t, dsn, p, q, question())
 		p.becomes(answer)
-		start(t, q, fast(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 1})))
+		start(t, q, watchful(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 1})))
 		if o := wait(t, q, receipt.ID); o.State != Dead || o.Err.Class != llm.Exhausted || p.count() != 1 {
 			t.Errorf("the budget was one attempt; after %d it is %+v", p.count(), o)
 		}
@@ -69,7 +70,7 @@ func TestReplayUnsafeWorkOfAKilledWorkerIsNotSentAgain(t *testing.T) {
 	req.ReplayUnsafe = true
 	receipt := killed(t, dsn, p, q, req)
 	p.becomes(answer)
-	start(t, q, fast(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 9})))
+	start(t, q, watchful(onionAt(q, p.URL, middleware.BudgetConfig{Attempts: 9})))
 	if o := wait(t, q, receipt.ID); o.State != Dead || !strings.Contains(o.Err.Error(), "ReplayUnsafe") || p.count() != 1 {
 		t.Errorf("after %d calls it is %+v", p.count(), o)
 	}
@@ -127,9 +128,7 @@ func TestAWorkerThatLostItsHoldBeginsNoAttemptAndRecordsNothing(t *testing.T) {
 		}}
 		receipt, err := q.Enqueue(t.Context(), &middleware.Job{Request: question()})
 		must(t, err)
-		cfg := fast(llm.New(twice).Then(&llm.Deployment{Name: "primary", Caller: m}))
-		cfg.Lease = 0 // so that "another" is not taken for lost
-		w := start(t, q, cfg)
+		w := start(t, q, fast(llm.New(twice).Then(&llm.Deployment{Name: "primary", Caller: m})))
 		if err := <-done; !errors.Is(err, llm.Canceled) {
 			t.Errorf("the attempt without a hold failed with %v", err)
 		}
@@ -226,8 +225,8 @@ func TestEachPieceIsDeliveredByOneProcess(t *testing.T) {
 	onEach(t, func(t *testing.T, dsn string) {
 		p := newProvider(t, answer)
 		q := open(t, Config{DSN: dsn})
-		process(t, dsn, p.URL)
-		process(t, dsn, p.URL)
+		process(t, dsn, p.URL, time.Minute)
+		process(t, dsn, p.URL, time.Minute)
 		const pieces = 40
 		ids := make([]string, pieces)
 		var all sync.WaitGroup

@@ -25,6 +25,7 @@ import (
 const (
 	envDSN      = "RIVERQUEUE_TEST_DSN"
 	envProvider = "RIVERQUEUE_TEST_PROVIDER"
+	envLease    = "RIVERQUEUE_TEST_LEASE"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,11 @@ func child(dsn, provider string) error {
 	if err != nil {
 		return err
 	}
-	w, err := q.Start(context.Background(), fast(onionAt(q, provider, middleware.BudgetConfig{Attempts: 9})))
+	cfg := fast(onionAt(q, provider, middleware.BudgetConfig{Attempts: 9}))
+	if cfg.Lease, err = time.ParseDuration(os.Getenv(envLease)); err != nil {
+		return err
+	}
+	w, err := q.Start(context.Background(), cfg)
 	if err != nil {
 		return err
 	}
@@ -56,10 +61,10 @@ func child(dsn, provider string) error {
 }
 
 // process starts a worker in a process of its own, and returns when it works.
-func process(t *testing.T, dsn, provider string) *exec.Cmd {
+func process(t *testing.T, dsn, provider string, lease time.Duration) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), envDSN+"="+dsn, envProvider+"="+provider)
+	c.Env = append(os.Environ(), envDSN+"="+dsn, envProvider+"="+provider, envLease+"="+lease.String())
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	must(t, err)
@@ -109,8 +114,15 @@ func open(tb testing.TB, cfg Config) *Queue {
 
 func fast(c llm.Caller) WorkerConfig {
 	return WorkerConfig{
-		Callers: func(string) (llm.Caller, error) { return c, nil }, Poll: 20 * time.Millisecond, Lease: time.Second,
+		Callers: func(string) (llm.Caller, error) { return c, nil }, Poll: 20 * time.Millisecond,
 	}
+}
+
+// watchful is a worker that looks for lost work each two seconds.
+func watchful(c llm.Caller) WorkerConfig {
+	cfg := fast(c)
+	cfg.Lease = 6 * time.Second
+	return cfg
 }
 
 func start(tb testing.TB, q *Queue, cfg WorkerConfig) *Worker {
