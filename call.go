@@ -249,8 +249,8 @@ func (r *Request) Waited(d time.Duration) {
 	r.scope.call.waited.Add(int64(d))
 }
 
-// Skip enters into the account that a deployment was not called, and returns e, which says which one and why.
-func (r *Request) Skip(e *Error) *Error {
+// Skipped enters into the account that a deployment was not called, and returns e, which says which one and why.
+func (r *Request) Skipped(e *Error) *Error {
 	e.Skipped = true
 	if r == nil || r.scope.call == nil {
 		return e

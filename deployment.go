@@ -185,11 +185,11 @@ func (d *Deployment) Call(ctx context.Context, req *Request) (*Response, error) 
 
 func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Response, error) {
 	if e := d.refuse(ctx, r); e != nil {
-		return nil, r.Skip(d.own(e))
+		return nil, r.Skipped(d.own(e))
 	}
 	now := time.Now()
 	if err := r.Ask(ctx, d, now); err != nil {
-		return nil, r.Skip(d.own(CopyError(err)))
+		return nil, r.Skipped(d.own(CopyError(err)))
 	}
 	// One allocation for the answer and its row in the account.
 	out := &struct {
@@ -199,7 +199,7 @@ func (d *Deployment) attempt(ctx context.Context, r *Request, c *call) (*Respons
 	a := &out.row[0]
 	a.Deployment, a.Provider, a.Model, a.Start = d.Name, d.Provider, d.model(r), now
 	if e := c.start(r.MaxAttempts, a); e != nil {
-		return nil, r.Skip(d.own(e))
+		return nil, r.Skipped(d.own(e))
 	}
 	gates := r.scope.gates().head.Load()
 	actx, until, e := d.startGates(ctx, r, gates, a)

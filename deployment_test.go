@@ -578,7 +578,7 @@ func TestTheAccountHoldsTheRowsOfBranchesThatRunAtTheSameTime(t *testing.T) {
 					if _, err := next.Call(ctx, req); err != nil {
 						t.Error(err)
 					}
-					req.Skip(&llm.Error{Deployment: "other", Class: llm.Cooling})
+					req.Skipped(&llm.Error{Deployment: "other", Class: llm.Cooling})
 				})
 			}
 			wg.Wait()

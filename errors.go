@@ -211,7 +211,7 @@ type Error struct {
 	CoolUntil bool
 	// Advice is the provider's word on repeating.
 	Advice Advice
-	// Skipped says that no provider was called for it: a limit of ours refused the attempt. [Request.Skip] sets it.
+	// Skipped says that no provider was called for it: a limit of ours refused the attempt. [Request.Skipped] sets it.
 	Skipped bool
 	// Partial is what was handed out before the break, as far as the model's Caller tells, or exactly with the stage interrupt.
 	// nil: nothing was.

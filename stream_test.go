@@ -171,7 +171,7 @@ func TestAccumulatorPutsInterleavedFragmentsTogether(t *testing.T) {
 func TestClonesShareTheAccount(t *testing.T) {
 	req, _ := ask().Watch()
 	clone := req.Clone()
-	clone.Skip(&llm.Error{Class: llm.Cooling, Deployment: "d"})
+	clone.Skipped(&llm.Error{Class: llm.Cooling, Deployment: "d"})
 	as := req.Attempts()
 	if len(as) != 1 || as[0].Deployment != "d" || as[0].Skipped == "" {
 		t.Errorf("account %+v", as)

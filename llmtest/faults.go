@@ -170,7 +170,7 @@ func (s *faults) before(ctx context.Context, req *llm.Request, f *Fault) (*llm.R
 	if s.leaf != nil {
 		e := llm.CopyError(err)
 		e.Deployment, e.Provider, e.Model = s.leaf.Name, s.leaf.Provider, s.leaf.Model
-		return nil, req.Skip(e)
+		return nil, req.Skipped(e)
 	}
 	return nil, err
 }

@@ -256,7 +256,7 @@ func herd(rest time.Duration) *llm.Stage {
 			rests := time.Now().Before(until)
 			mu.Unlock()
 			if rests {
-				return nil, req.Skip(&llm.Error{Class: llm.Cooling, Message: "it rests"})
+				return nil, req.Skipped(&llm.Error{Class: llm.Cooling, Message: "it rests"})
 			}
 			resp, err := next.Call(ctx, req)
 			if errors.Is(err, llm.Unavailable) {

@@ -80,7 +80,7 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 	p, refusal := s.takeProbe(s.ownRests(req))
 	if refusal != nil {
 		s.tell()
-		return nil, req.Skip(refusal)
+		return nil, req.Skipped(refusal)
 	}
 	ended := false
 	defer func() {

@@ -267,7 +267,7 @@ func (t *trip) passOver(rt *route, why *llm.Error) {
 	if rt.only != nil {
 		e.Provider, e.Model = rt.only.Provider, rt.only.Model
 	}
-	t.r.Skip(&e)
+	t.r.Skipped(&e)
 	t.rows = len(t.r.Attempts())
 	t.misses = append(t.misses, miss{route: rt, err: &e, cause: &e, at: time.Now()})
 }

@@ -172,7 +172,7 @@ func TestHedgeOneThatCalledNobodyCostsNothing(t *testing.T) {
 		asked, slow := 0, hedgeIn(time.Second*3/2, "a") // so short that time puts little into the budget for standing in
 		rests := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
 			asked++
-			return nil, req.Skip(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
+			return nil, req.Skipped(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
 		})
 		cfg := middleware.HedgeConfig{Delay: time.Second, Share: 1e-6}
 		hedged := middleware.Hedge(cfg, fallbackDep("a", slow), rests)
@@ -319,7 +319,7 @@ func TestHedgeADeploymentThatWasNotCalledMayBeReachedAnotherWay(t *testing.T) {
 		b := fallbackDep("b", hedgeIn(0, "b"))
 		rests := llm.New(llm.Stage{Name: "rests", Wrap: func(llm.Caller) llm.Caller {
 			return llm.CallerFunc(func(_ context.Context, r *llm.Request) (*llm.Response, error) {
-				return nil, r.Skip(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
+				return nil, r.Skipped(&llm.Error{Class: llm.Cooling, Deployment: "b", Message: "it rests"})
 			})
 		}})
 		shown := hedgeShown{rests.Then(b), b}

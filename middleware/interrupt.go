@@ -177,7 +177,7 @@ func (s *interrupt) goOn(ctx context.Context, t *handedOut, err error) (*llm.Res
 			denied = t.Ask(ctx, only(c), time.Now())
 		}
 		if denied != nil {
-			t.Skip(passedOver(c, denied))
+			t.Skipped(passedOver(c, denied))
 			continue
 		}
 		t.own.asking(err)

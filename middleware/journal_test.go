@@ -168,7 +168,7 @@ func TestJournalTellsRetriesFromFallbacksAndWhatWasPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b journalBook
 		skip := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-			return nil, req.Skip(&llm.Error{Class: llm.Cooling, Deployment: "z", Message: "rests 40s"})
+			return nil, req.Skipped(&llm.Error{Class: llm.Cooling, Deployment: "z", Message: "rests 40s"})
 		})
 		c := &telemetrySteps{wait: 2 * time.Second, callers: []llm.Caller{
 			skip, telemetryLeaf("a", "p", "m", llmtest.Fail(llm.RateLimited)), telemetryLeaf("a", "p", "m", llmtest.Fail(llm.Overloaded)),

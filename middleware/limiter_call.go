@@ -32,7 +32,7 @@ func (s *limiter) Call(ctx context.Context, req *llm.Request) (resp *llm.Respons
 	if !fast {
 		req = req.Accounted()
 		if e := s.await(ctx, req, &p); e != nil {
-			return nil, req.Skip(e)
+			return nil, req.Skipped(e)
 		}
 	}
 	ended, before := false, 0

@@ -219,7 +219,7 @@ func skipRetry(r *llm.Request, last, denied *llm.Error) {
 		detail = e.Err.Error()
 	}
 	e.Message = "no retry: " + detail
-	r.Skip(&e)
+	r.Skipped(&e)
 }
 
 // delivered is err after output was handed out, which it must say: nobody outside may repeat the call either.

@@ -41,7 +41,7 @@ func TestTelemetryAnAttemptThatAnOuterGateTurnsAwayIsNotCounted(t *testing.T) {
 func TestTelemetryADeploymentPassedOverAndThenCalledWasNotRetried(t *testing.T) {
 	r := newTelemetryRig(t)
 	skip := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-		return nil, req.Skip(&llm.Error{Class: llm.Exhausted, Deployment: "a"})
+		return nil, req.Skipped(&llm.Error{Class: llm.Exhausted, Deployment: "a"})
 	})
 	if _, err := r.pipeline(telemetryTry(skip, telemetryLeaf("a", "p", "m"))).Call(t.Context(), telemetryAsk()); err != nil {
 		t.Fatal(err)

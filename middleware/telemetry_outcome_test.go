@@ -22,7 +22,7 @@ func TestTelemetryOutcomes(t *testing.T) {
 	ok, fail := llmtest.Text("x"), llmtest.Fail(llm.Unavailable)
 	skip := func(name string, class llm.Class) llm.Caller {
 		return llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-			return nil, req.Skip(&llm.Error{Class: class, Deployment: name, Message: "passed over"})
+			return nil, req.Skipped(&llm.Error{Class: class, Deployment: name, Message: "passed over"})
 		})
 	}
 	degraded := llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {

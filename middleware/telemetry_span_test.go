@@ -106,7 +106,7 @@ func TestTelemetryACallThatFailsIsInErrorAndSaysWhichLimitEndedIt(t *testing.T) 
 	r := newTelemetryRig(t)
 	stalled := &llm.Error{Class: llm.Stalled, Message: "no first token within 5s"}
 	denied := llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-		return nil, req.Skip(&llm.Error{Class: llm.Exhausted, Deployment: "b", Message: "2s left, 4s needed"})
+		return nil, req.Skipped(&llm.Error{Class: llm.Exhausted, Deployment: "b", Message: "2s left, 4s needed"})
 	})
 	_, err := r.pipeline(telemetryTry(telemetryLeaf("a", "p", "m", llmtest.Fail(stalled)), denied)).Call(t.Context(), telemetryAsk())
 	if err == nil {
@@ -153,7 +153,7 @@ func TestTelemetryPassedOverDeploymentsAndDeniedRetriesAreEvents(t *testing.T) {
 	a := telemetryLeaf("a", "p", "m", llmtest.Fail(llm.RateLimited))
 	skip := func(name string, class llm.Class, why string) llm.Caller {
 		return llm.CallerFunc(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-			return nil, req.Skip(&llm.Error{Class: class, Deployment: name, Message: why})
+			return nil, req.Skipped(&llm.Error{Class: class, Deployment: name, Message: why})
 		})
 	}
 	p := r.pipeline(telemetryTry(

@@ -149,7 +149,7 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 	if where == fitsNowhere {
 		return nil, m.tooLong(r)
 	}
-	r.Skip(m.unfit(t.first, t.margin))
+	r.Skipped(m.unfit(t.first, t.margin))
 	return t.call(ctx, r, &t.long)
 }
 
@@ -253,7 +253,7 @@ func (t *tokenRouter) callNormal(ctx context.Context, req *llm.Request) (*llm.Re
 		return nil, err
 	}
 	if denied := r.Ask(ctx, only(t.long.Caller), time.Now()); denied != nil {
-		r.Skip(t.notMoved(denied))
+		r.Skipped(t.notMoved(denied))
 		return nil, err
 	}
 	return t.call(ctx, r, &t.long)

@@ -110,7 +110,7 @@ func (m *measure) tooLong(r *llm.Request) *llm.Error {
 		}
 		names = append(names, d.Name)
 		rooms = append(rooms, fmt.Sprintf("%s takes the %s", d.Name, m.room(d, 0)))
-		r.Skip(m.unfit(d, 0))
+		r.Skipped(m.unfit(d, 0))
 	}
 	size := ""
 	if m.least > 0 {

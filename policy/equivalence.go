@@ -257,7 +257,7 @@ func untilStage(name string, end ending) llm.Stage {
 				return next.Call(ctx, req)
 			}
 			e := &llm.Error{Class: llm.Unsupported, Owner: llm.OwnerRequest, Deployment: name, Message: end.told()}
-			return nil, req.Accounted().Skip(e)
+			return nil, req.Accounted().Skipped(e)
 		})
 	}}
 }

@@ -102,9 +102,7 @@ func FuzzCountText(f *testing.F) {
 		countText(f, counters[e], "")
 	}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
-		if len(text) > 5000 {
-			t.Skip("tiktoken takes the square of it")
-		}
+		text = text[:min(len(text), 5000)] // tiktoken takes the square of it
 		for e, c := range counters {
 			n, want := countText(t, c, text), trueCount(t, e, text)
 			if n != want {
