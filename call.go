@@ -82,15 +82,6 @@ func (r *Request) Required() Capabilities {
 	return r.scope.extras().needs
 }
 
-// Detach copies what r asks into a request that belongs to no call: one to keep and to ask later.
-func (r *Request) Detach() *Request {
-	d := r.Clone()
-	if d != nil {
-		d.scope = scope{}
-	}
-	return d
-}
-
 // call is what all requests of one call share: its account, which only this package writes, and the gates in force.
 type call struct {
 	// The rows of those that ended or were skipped: the first, and from the second on all. What they point to is not written.

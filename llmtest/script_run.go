@@ -23,7 +23,7 @@ type run struct {
 }
 
 func (r *run) enter() {
-	c := Call{At: time.Now(), Request: copyRequest(r.req)}
+	c := Call{At: time.Now(), Request: r.req.Detach()}
 	c.Deadline, _ = r.ctx.Deadline()
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()

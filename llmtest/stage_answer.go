@@ -110,7 +110,7 @@ func passesRefusal(s *stageSuite) {
 	} {
 		refusal.Model = "test-model-1"
 		s.bothWays(func(_ context.Context, req *llm.Request) (*llm.Response, error) {
-			r := copyResponse(refusal)
+			r := refusal.Clone()
 			if err := llm.EmitWhole(req, r); err != nil {
 				return nil, err
 			}

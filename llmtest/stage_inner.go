@@ -68,7 +68,7 @@ func (i *inner) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 func (c *calls) enter(ctx context.Context, req *llm.Request, leaf string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = append(c.all, seenCall{ctx, copyRequest(req.Detach()), time.Now(), leaf, ctx.Err() != nil})
+	c.all = append(c.all, seenCall{ctx, req.Detach(), time.Now(), leaf, ctx.Err() != nil})
 	c.now++
 	c.most = max(c.most, c.now)
 }

@@ -80,7 +80,7 @@ func (s *degrade) Call(ctx context.Context, req *llm.Request) (*llm.Response, er
 	if stand == nil {
 		return nil, err
 	}
-	out := ownResponse(stand)
+	out := stand.Clone()
 	out.Degraded, out.Deployment, out.Attempts = true, "", nil
 	if handed, failed := emit(r, out); failed != nil {
 		return nil, &llm.Error{Class: llm.Canceled, Message: "the sink failed", Partial: handed, Err: failed}

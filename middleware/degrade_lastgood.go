@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +79,7 @@ func (g *LastGood) keep(r *llm.Request, resp *llm.Response) {
 	if key == "" {
 		return
 	}
-	kept := ownResponse(resp)
+	kept := resp.Clone()
 	kept.Usage, kept.RequestID, kept.Status, kept.Continued, kept.Attempts = llm.Usage{}, "", 0, false, nil
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,38 +117,4 @@ func (g *LastGood) of(r *llm.Request) *llm.Response {
 	}
 	g.order.MoveToFront(e)
 	return a.resp
-}
-
-// ownResponse is a copy of r that shares nothing with it but the account.
-func ownResponse(r *llm.Response) *llm.Response {
-	own := *r
-	own.Parts, own.Extra = ownParts(r.Parts), ownExtra(r.Extra)
-	return &own
-}
-
-func ownParts(parts []llm.Part) []llm.Part {
-	own := slices.Clone(parts)
-	for i := range own {
-		p := &own[i]
-		p.Data, p.Extra = slices.Clone(p.Data), ownExtra(p.Extra)
-		if p.Call != nil {
-			call := *p.Call
-			call.Arguments = slices.Clone(call.Arguments)
-			p.Call = &call
-		}
-		if p.Result != nil {
-			result := *p.Result
-			result.Parts = ownParts(result.Parts)
-			p.Result = &result
-		}
-	}
-	return own
-}
-
-func ownExtra(extra map[string]json.RawMessage) map[string]json.RawMessage {
-	own := maps.Clone(extra)
-	for k, v := range own {
-		own[k] = slices.Clone(v)
-	}
-	return own
 }
