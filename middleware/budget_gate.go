@@ -72,16 +72,21 @@ func (g *budgetGate) Start(ctx context.Context, r *llm.Request, d *llm.Deploymen
 
 // End settles what Start reserved.
 func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment, a *llm.Attempt) {
-	var is llm.Spending
-	if a.Skipped == "" {
-		usage := g.used(ctx, r, a)
-		is = llm.Spending{Attempts: 1, Tokens: usage.Tokens(), Estimated: usage.Estimated}
-		is.CostUSD, _ = g.price(d).Cost(usage)
-	}
+	is := g.charge(ctx, r, d.Price, a)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.release(a)
 	g.spent = g.spent.Add(is)
+}
+
+// charge is what a, at a deployment of that price, has spent.
+func (g *budgetGate) charge(ctx context.Context, r *llm.Request, price llm.Price, a *llm.Attempt) llm.Spending {
+	if a.Skipped != "" {
+		return llm.Spending{}
+	}
+	usage := g.used(ctx, r, a)
+	cost, _ := g.price(price).Cost(usage)
+	return llm.Spending{Attempts: 1, Tokens: usage.Tokens(), CostUSD: cost, Estimated: usage.Estimated}
 }
 
 // used is what a consumed, where the provider does not say it as far as it can be told: it may bill what it had.
@@ -155,11 +160,12 @@ func (g *budgetGate) release(a *llm.Attempt) {
 	*was = reservation{}
 }
 
-func (b *Budget) price(d *llm.Deployment) llm.Price {
-	if d.Price == (llm.Price{}) {
+// price is that of a deployment, or what stands in for one that is not known.
+func (b *Budget) price(own llm.Price) llm.Price {
+	if own == (llm.Price{}) {
 		return b.cfg.Price
 	}
-	return d.Price
+	return own
 }
 
 // worst is the most that an attempt can cost of what has a ceiling.
@@ -179,7 +185,7 @@ func (g *budgetGate) worst(ctx context.Context, r *llm.Request, d *llm.Deploymen
 		s.tokens = usage.Tokens()
 	}
 	if g.cfg.CostUSD > 0 {
-		s.usd, s.priced = g.price(d).Cost(usage)
+		s.usd, s.priced = g.price(d.Price).Cost(usage)
 	}
 	return s
 }

@@ -214,12 +214,10 @@ func (s *State) noDegrade(f *Failure, row Reaction) Reason {
 	switch {
 	case !s.Degrade.Open:
 		return ReasonNotOffered
-	case f.Class == llm.Cooling && row.Closed:
+	case row.Closed && (s.Degrade.For == nil || f.Class == llm.Cooling):
 		return ReasonClosed
 	case s.Degrade.For != nil && !slices.Contains(s.Degrade.For, f.Class):
 		return ReasonNotForThis
-	case s.Degrade.For == nil && row.Closed:
-		return ReasonClosed
 	case s.uncertain(f):
 		return ReasonUncertain
 	}

@@ -31,8 +31,13 @@ type Failure struct {
 // FailureOf is err, which Decide is asked about, of a call of which a part was handed out or not.
 func FailureOf(err error, handed bool) Failure {
 	e := llm.AsError(err)
+	return failureOf(e, handed || e.Partial != nil)
+}
+
+// failureOf is FailureOf for a stage that has counted what was handed out: what e calls Partial may have been held back.
+func failureOf(e *llm.Error, handed bool) Failure {
 	return Failure{
-		Class: e.Class, Behind: behind(e), Commit: e.Commit, Handed: handed || e.Partial != nil, Skipped: e.Skipped,
+		Class: e.Class, Behind: behind(e), Commit: e.Commit, Handed: handed, Skipped: e.Skipped,
 		Wait: e.RetryAfter, CoolUntil: e.CoolUntil, Advice: e.Advice,
 	}
 }

@@ -272,13 +272,12 @@ func (f *fallback) call(
 	ctx context.Context, r *llm.Request, handed llm.Progress, i int, t *trip,
 ) (*llm.Response, error) {
 	rt := &f.routes[i]
-	var s share
-	if left := attemptsLeft(r); i+1 < len(f.routes) && left < math.MaxInt {
+	left := attemptsLeft(r)
+	if left < math.MaxInt && i+1 < len(f.routes) {
 		defer f.lookAhead(r, func() int { return i + 1 }, t).Lift()
-		if rt.next != nil && !r.ReplayUnsafe && left > 1 {
-			s = newShare(ctx, r, handed, rt)
-		}
-	} else if rt.next != nil && !r.ReplayUnsafe {
+	}
+	var s share
+	if rt.next != nil && !r.ReplayUnsafe && left > 1 {
 		s = newShare(ctx, r, handed, rt)
 	}
 	return orNothing(s.call(ctx, r, rt.Caller))

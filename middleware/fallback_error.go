@@ -150,14 +150,16 @@ func (t *trip) withEarlier(err error) error {
 	if len(before) == 0 {
 		return err
 	}
+	return saying(err, ", ", "after "+list(before))
+}
+
+// saying is err with more after what it says.
+func saying(err error, sep, more string) *llm.Error {
 	e := llm.CopyError(err)
-	if e.Message == "" {
-		e.Message = e.Evidence.Message
+	if said := cmp.Or(e.Message, e.Evidence.Message); said != "" {
+		more = said + sep + more
 	}
-	if e.Message != "" {
-		e.Message += ", "
-	}
-	e.Message += "after " + list(before)
+	e.Message = more
 	return e
 }
 

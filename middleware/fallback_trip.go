@@ -138,18 +138,17 @@ func (t *trip) demandOf(a *llm.Attempt, called bool) {
 
 // stays says why the call does not move after m, whatever other routes there are. ReasonNone: it may.
 func (t *trip) stays(m miss) Reason {
-	f := m.failure()
-	f.Handed = t.handed.Deltas() > 0
+	f := m.failure(t.handed.Deltas() > 0)
 	if d := t.state().decide(&f); d.NoFallback != ReasonNoRoute {
 		return d.NoFallback
 	}
 	return ReasonNone
 }
 
-// failure is m as Decide sees it. Whether a part was handed out, the trip knows.
-func (m *miss) failure() Failure {
-	f := FailureOf(m.err, false)
-	f.Handed, f.Window = false, m.route.window
+// failure is m as Decide sees it.
+func (m *miss) failure(handed bool) Failure {
+	f := failureOf(m.err, handed)
+	f.Window = m.route.window
 	return f
 }
 
@@ -165,7 +164,7 @@ func (t *trip) standInFor(m miss) {
 		return
 	}
 	t.real = t.real || m.called
-	f := m.failure()
+	f := m.failure(false)
 	t.demands = t.demands.add(t.state(), &f)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -90,8 +89,9 @@ func Queue(cfg QueueConfig) llm.Stage {
 	cfg.Timeout = durationOr("Queue", "Timeout", cfg.Timeout, 5*time.Second)
 	reactions := cfg.Reactions.table()
 	return llm.Stage{Name: "queue", Config: cfg, Wrap: wrapping("Queue", func(next llm.Caller) llm.Caller {
-		s := &queue{next: next, cfg: cfg, reactions: reactions}
+		s := &queue{next: next, cfg: cfg, reactions: reactions, prices: map[string]llm.Price{}}
 		for d := range llm.Describe(next).Deployments() {
+			s.prices[d.Name] = d.Price
 			s.free = s.free || d.Price.Free
 		}
 		return s
@@ -102,7 +102,8 @@ type queue struct {
 	next      llm.Caller
 	cfg       QueueConfig
 	reactions *table
-	free      bool // a deployment beneath costs nothing
+	prices    map[string]llm.Price // of the deployments beneath
+	free      bool                 // one of them costs nothing
 }
 
 func (s *queue) Describe() llm.Node {
@@ -121,7 +122,7 @@ func (s *queue) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 	}
 	del := deliveryOf(r)
 	f := FailureOf(err, handed.Deltas() > 0)
-	job := s.job(r, began, del)
+	job := s.job(ctx, r, began, del)
 	d := s.state(job, r.MaxAttempts > 0).decide(&f)
 	switch {
 	case d.Action != ActionQueue:
@@ -151,13 +152,13 @@ func (s *queue) Call(ctx context.Context, req *llm.Request) (*llm.Response, erro
 }
 
 // job is r as work for the queue.
-func (s *queue) job(r *llm.Request, began time.Time, del *delivery) *Job {
+func (s *queue) job(ctx context.Context, r *llm.Request, began time.Time, del *delivery) *Job {
 	work := r.Detach()
 	work.Sink = nil
 	if work.MaxAttempts > 0 {
 		work.MaxAttempts -= r.Made()
 	}
-	work.Spent = r.Spent.Add(spentBy(r.Attempts(), s.cfg.Budget.Price))
+	work.Spent = s.spent(ctx, r)
 	j := &Job{Workflow: s.cfg.Workflow, Request: work, Requires: r.Required(), Since: began}
 	if del != nil {
 		j.Since, j.Deliveries = del.job.Since, del.job.Deliveries+1
@@ -165,23 +166,21 @@ func (s *queue) job(r *llm.Request, began time.Time, del *delivery) *Job {
 	return j
 }
 
-// spentBy is what the attempts of an account spent. stand is the price of those whose own is unknown.
-func spentBy(rows []llm.Attempt, stand llm.Price) (s llm.Spending) {
+// spent is what was spent on r before and by its call, counted as the budget within counts.
+func (s *queue) spent(ctx context.Context, r *llm.Request) llm.Spending {
+	ctx = context.WithoutCancel(ctx) // which may have ended, and a Counter is asked
+	ledger := &budgetGate{Budget: &Budget{cfg: s.cfg.Budget}}
+	sum, rows := charged(r.Spent), r.Attempts()
 	for i := range rows {
 		a := &rows[i]
-		if a.Skipped != "" {
-			continue
+		price, known := s.prices[a.Deployment]
+		is := ledger.charge(ctx, r, price, a)
+		if !known && a.CostUSD > 0 {
+			is.CostUSD = a.CostUSD
 		}
-		cost := a.CostUSD
-		if cost == 0 {
-			cost, _ = stand.Cost(a.Usage)
-		}
-		unknown := a.Usage == (llm.Usage{}) && (a.Err == nil || a.Commit != llm.CommitNone)
-		s = s.Add(llm.Spending{
-			Attempts: 1, Tokens: a.Usage.Input + a.Usage.Output, CostUSD: cost, Estimated: a.Usage.Estimated || unknown,
-		})
+		sum = sum.Add(is)
 	}
-	return s
+	return sum
 }
 
 // state is what is left for j, whose request bounds its attempts itself or not.
@@ -192,7 +191,7 @@ func (s *queue) state(j *Job, bounded bool) *State {
 		left.Attempts = min(left.Attempts, j.Request.MaxAttempts)
 	}
 	left.Tokens -= j.Request.Spent.Tokens
-	if !s.free {
+	if s.cfg.Budget.CostUSD > 0 && !s.free {
 		left.CostUSD -= j.Request.Spent.CostUSD
 	}
 	return &State{
@@ -205,7 +204,11 @@ func (s *queue) wait(known time.Duration, deliveries int) time.Duration {
 	if known > 0 {
 		return noEarlierThan(known)
 	}
-	return noEarlierThan(min(time.Duration(float64(s.cfg.Base)*math.Pow(2, float64(min(deliveries, 30)))), s.cfg.Cap))
+	back := min(s.cfg.Base, s.cfg.Cap)
+	for ; deliveries > 0 && back < s.cfg.Cap; deliveries-- {
+		back += min(back, s.cfg.Cap-back)
+	}
+	return noEarlierThan(back)
 }
 
 func queuedError(r *Receipt) error {
@@ -221,15 +224,7 @@ func notQueued(err, why error) error {
 	if why == nil {
 		why = errors.New("the queue returned neither receipt nor error")
 	}
-	e := llm.CopyError(err)
-	if e.Message == "" {
-		e.Message = e.Evidence.Message
-	}
-	if e.Message != "" {
-		e.Message += "; "
-	}
-	e.Message += "it could not be queued: " + why.Error()
-	return e
+	return saying(err, "; ", "it could not be queued: "+why.Error())
 }
 
 // delivery is the gate that tells a Queue that its work comes from the queue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -271,5 +272,74 @@ func TestWorkIsKeptForItsMaxAge(t *testing.T) {
 	_, err := stage.Wrap(llmtest.Script(llmtest.Fail(retryAfter(2*time.Hour)))).Call(t.Context(), retryAsk())
 	if errors.Is(err, llm.Queued) || len(q.jobs) > 0 || !strings.Contains(fmt.Sprint(err), "MaxAge") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestTheWaitInTheQueueStaysWithinItsCapHoweverOftenWorkComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queueOf{}
+		stage := middleware.Queue(middleware.QueueConfig{Queue: q, Base: 30 * time.Second, Cap: time.Minute, MaxAge: 1000 * time.Hour})
+		onion := stage.Wrap(&llm.Deployment{Name: "d", Caller: llmtest.Script(llmtest.Fail(llm.Overloaded))})
+		if _, err := onion.Call(t.Context(), retryAsk()); !errors.Is(err, llm.Queued) {
+			t.Fatal(err)
+		}
+		job := q.jobs[0]
+		for range 70 {
+			_, next, err := middleware.Deliver(t.Context(), onion, "job-1", job)
+			if next == nil {
+				t.Fatal(err)
+			}
+			if in := time.Until(next.NotBefore); in < time.Minute || in > 66*time.Second {
+				t.Fatalf("delivery %d comes in %v", next.Deliveries, in)
+			}
+			job = next
+		}
+	})
+}
+
+// What a queue carries over is what the budget has charged, also where no provider says what was used.
+func TestTheQueueCarriesOverWhatTheBudgetCharged(t *testing.T) {
+	for name, test := range map[string]struct {
+		step  llmtest.Step
+		price llm.Price
+	}{
+		"reported":                  {llmtest.Fail(&llm.Error{Class: llm.Overloaded, Usage: llm.Usage{Input: 5, Output: 2}}), llm.Price{Input: 1, Output: 2}},
+		"turned away":               {llmtest.Fail(llm.Overloaded), llm.Price{Input: 1, Output: 2}},
+		"not reported":              {llmtest.Fail(&llm.Error{Class: llm.Timeout, Commit: llm.CommitUnknown}), llm.Price{Input: 1, Output: 2}},
+		"not reported, stand-in":    {llmtest.Fail(&llm.Error{Class: llm.Timeout, Commit: llm.CommitUnknown}), llm.Price{}},
+		"a part, not reported":      {llmtest.Fail(&llm.Error{Class: llm.Timeout, Commit: llm.CommitUnknown, Usage: llm.Usage{Output: 9}}), llm.Price{Input: 1}},
+		"an amount below any sense": {llmtest.Fail(&llm.Error{Class: llm.Overloaded, Usage: llm.Usage{Input: -5}}), llm.Price{Input: 1}},
+	} {
+		cfg := middleware.BudgetConfig{Attempts: 9, Tokens: 1e6, CostUSD: 1, Price: llm.Price{Input: 3, Output: 4}}
+		q, budget := &queueOf{}, middleware.NewBudget(cfg)
+		onion := llm.New(middleware.Queue(middleware.QueueConfig{Queue: q, Budget: cfg}), budget.Stage()).
+			Then(&llm.Deployment{Name: "d", Price: test.price, Caller: llmtest.Script(test.step)})
+		if _, err := onion.Call(t.Context(), retryAsk()); !errors.Is(err, llm.Queued) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, want := q.jobs[0].Request.Spent, budget.Spent(); got != want {
+			t.Errorf("%s: the queue carries over %+v, the budget has charged %+v", name, got, want)
+		}
+	}
+}
+
+func TestAmountsThatAreNoneMakeNoRoomInTheQueue(t *testing.T) {
+	for _, spent := range []llm.Spending{{Attempts: -5, Tokens: -5, CostUSD: -5}, {CostUSD: math.NaN()}} {
+		q := &queueOf{}
+		stage := middleware.Queue(middleware.QueueConfig{Queue: q, Budget: middleware.BudgetConfig{Attempts: 1, CostUSD: 1}})
+		req := retryAsk()
+		req.Spent = spent
+		d := &llm.Deployment{Name: "d", Price: llm.Price{Input: 1}, Caller: llmtest.Script(llmtest.Fail(llm.Overloaded))}
+		if _, err := stage.Wrap(d).Call(t.Context(), req); errors.Is(err, llm.Queued) {
+			t.Errorf("%+v: %v", spent, err)
+		}
+	}
+	q := &queueOf{}
+	req := retryAsk()
+	req.Spent.Attempts = -5
+	unbounded := middleware.Queue(middleware.QueueConfig{Queue: q}).Wrap(llmtest.Script(llmtest.Fail(llm.Overloaded)))
+	if _, err := unbounded.Call(t.Context(), req); !errors.Is(err, llm.Queued) {
+		t.Errorf("without a ceiling: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ func Replay(s State, rows []llm.Attempt) (out []Decision) {
 		if a.Skipped != "" {
 			continue
 		}
-		s.Left = s.Left.spend(a)
+		s.Left = s.Left.after(Need{Tokens: a.Usage.Tokens(), CostUSD: a.CostUSD}, 0)
 		if a.Err == nil {
 			continue
 		}
@@ -79,16 +79,4 @@ func (s *State) deny(a, skipped *llm.Attempt) {
 			}
 		}
 	}
-}
-
-// spend is r without what an attempt took of it but time.
-func (r Room) spend(a *llm.Attempt) Room {
-	if r.Attempts != math.MaxInt {
-		r.Attempts--
-	}
-	if r.Tokens != math.MaxInt {
-		r.Tokens -= a.Usage.Input + a.Usage.Output
-	}
-	r.CostUSD -= a.CostUSD
-	return r
 }

@@ -117,8 +117,7 @@ func (s *retry) repeat(ctx context.Context, r *llm.Request, handed llm.Progress,
 	var once classSet
 	for n := 1; ; n++ {
 		last := llm.AsError(err)
-		failure := FailureOf(last, false)
-		failure.Handed = handed.Deltas() > 0
+		failure := failureOf(last, handed.Deltas() > 0)
 		state := State{
 			rows: s.reactions, ReplayUnsafe: r != nil && r.ReplayUnsafe, Left: NoLimit(),
 			Retry: RetryOption{Left: s.cfg.Max - n + 1, Repeated: once.has(last.Class), MaxWait: s.cfg.MaxWait},
@@ -234,20 +233,13 @@ func delivered(err error) error {
 
 // uncertain is err of a request that acts on the world, and says why it was not repeated.
 func uncertain(err error) error {
-	e := llm.CopyError(err)
+	e := llm.AsError(err)
 	if strings.HasSuffix(e.Message, "so it is not sent again") { // said by a stage inside
-		return e
+		return err
 	}
 	why := "outcome unknown, the provider may have acted on the request, so it is not sent again"
 	if e.Commit == llm.Committed {
 		why = "the provider has acted on the request, so it is not sent again"
 	}
-	if e.Message == "" {
-		e.Message = e.Evidence.Message
-	}
-	if e.Message != "" {
-		e.Message += "; "
-	}
-	e.Message += why
-	return e
+	return saying(err, "; ", why)
 }

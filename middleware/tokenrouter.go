@@ -155,8 +155,7 @@ func (t *tokenRouter) Call(ctx context.Context, req *llm.Request) (*llm.Response
 
 // notLonger says why a call that failed in Normal does not move to Long. ReasonNone: it does.
 func (t *tokenRouter) notLonger(err error, handed llm.Progress, r *llm.Request) Reason {
-	f := FailureOf(err, false)
-	f.Handed = handed.Deltas() > 0
+	f := failureOf(llm.AsError(err), handed.Deltas() > 0)
 	s := State{rows: t.reactions, ReplayUnsafe: r.ReplayUnsafe, Left: NoLimit(), Routes: t.longOption(err, nil)}
 	return s.decide(&f).NoFallback
 }
