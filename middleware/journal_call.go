@@ -108,7 +108,7 @@ func (c *journalCall) Start(ctx context.Context, r *llm.Request, _ *llm.Deployme
 	if !errors.Is(err, errJournalRests) { // else the store has not heard of it
 		unmade := row // the store may still read row
 		unmade.State, unmade.Index, unmade.Class, unmade.Detail = JournalNotMade, 0, why.Class, why.Message
-		c.pen.handOver(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, unmade) })
+		c.pen.handOver(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, unmade) })
 	}
 	return ctx, why
 }
@@ -159,7 +159,7 @@ func (c *journalCall) End(ctx context.Context, _ *llm.Request, d *llm.Deployment
 		c.answered = append(c.answered, journalAnswer{*a, d, o.row})
 	}
 	c.mu.Unlock()
-	c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
+	c.later(c.pen.after(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
 }
 
 // amend settles again what was rejected since it answered.
@@ -172,7 +172,7 @@ func (c *journalCall) amend(ctx context.Context, rows []llm.Attempt) {
 		if i := rowOf(rows, &s.was); i >= 0 && rows[i].Err != nil {
 			c.settle() // of two ends of a row the last one holds
 			row := s.row.settled(s.d, &rows[i])
-			c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
+			c.later(c.pen.after(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
 		}
 	}
 }
