@@ -159,7 +159,7 @@ func (c *journalCall) finish(ctx context.Context, r *llm.Request, resp *llm.Resp
 		e := llm.AsError(err)
 		row.Class, row.Partial, row.Detail = e.Class, e.Partial != nil, explainCall(rows, err, false)+panicked(err)
 	}
-	c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Finish(ctx, row) }))
+	c.later(c.pen.after(ctx, func(ctx context.Context) error { return c.cfg.Store.Finish(ctx, row) }))
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()

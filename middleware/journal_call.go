@@ -60,9 +60,10 @@ type journalOpen struct {
 
 // journalAnswer is an attempt that was settled as answered: a validator may still reject it.
 type journalAnswer struct {
-	was llm.Attempt
-	d   *llm.Deployment
-	row JournalAttempt
+	was     llm.Attempt
+	d       *llm.Deployment
+	row     JournalAttempt
+	written chan struct{} // closed when the store is done with it
 }
 
 // Ask refuses what would be refused anyway, so that nobody waits for it.
@@ -108,7 +109,7 @@ func (c *journalCall) Start(ctx context.Context, r *llm.Request, _ *llm.Deployme
 	if !errors.Is(err, errJournalRests) { // else the store has not heard of it
 		unmade := row // the store may still read row
 		unmade.State, unmade.Index, unmade.Class, unmade.Detail = JournalNotMade, 0, why.Class, why.Message
-		c.pen.handOver(ctx, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, unmade) })
+		c.pen.handOver(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, unmade) })
 	}
 	return ctx, why
 }
@@ -155,11 +156,17 @@ func (c *journalCall) End(ctx context.Context, _ *llm.Request, d *llm.Deployment
 		return
 	}
 	row := o.row.settled(d, a)
+	settle := func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }
 	if row.State == JournalAnswered {
-		c.answered = append(c.answered, journalAnswer{*a, d, o.row})
+		written := make(chan struct{})
+		c.answered = append(c.answered, journalAnswer{*a, d, o.row, written})
+		settle = func(ctx context.Context) error {
+			defer close(written)
+			return c.cfg.Store.Settle(ctx, row)
+		}
 	}
 	c.mu.Unlock()
-	c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
+	c.later(c.pen.after(ctx, settle))
 }
 
 // amend settles again what was rejected since it answered.
@@ -170,9 +177,15 @@ func (c *journalCall) amend(ctx context.Context, rows []llm.Attempt) {
 	c.mu.Unlock()
 	for _, s := range answered {
 		if i := rowOf(rows, &s.was); i >= 0 && rows[i].Err != nil {
-			c.settle() // of two ends of a row the last one holds
+			c.settle()
 			row := s.row.settled(s.d, &rows[i])
-			c.later(c.pen.after(ctx, journalEnd, func(ctx context.Context) error { return c.cfg.Store.Settle(ctx, row) }))
+			c.later(c.pen.after(ctx, func(ctx context.Context) error {
+				select { // of two ends of a row the last one holds, also where nobody waited for the first
+				case <-s.written:
+				case <-ctx.Done():
+				}
+				return c.cfg.Store.Settle(ctx, row)
+			}))
 		}
 	}
 }

@@ -88,6 +88,21 @@ func TestCallsGoOnWithoutTheStoreAndAnAlarmTells(t *testing.T) {
 	})
 }
 
+func TestFailuresAreCountedByWhatWasWrittenAlsoWhereNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig, cfg := journalRig(t, middleware.DownGoOn)
+		chat := journalOf(&journalBook{down: journalFull}, telemetryLeaf("a", "p", "m"), cfg,
+			func(c *middleware.JournalConfig) { c.Ack = middleware.AckNone })
+		if _, err := chat.Call(t.Context(), telemetryAsk()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if failures := rig.sums("llm.client.journal.failures", "llm.journal.write"); failures["begin"] != 1 || failures["end"] != 2 {
+			t.Errorf("failures %v, want a begin and the ends of an attempt and of the call", failures)
+		}
+	})
+}
+
 func TestASettledRowMakesUpForOneThatCouldNotBeBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &journalBook{down: func(_ context.Context, what string) error {

@@ -85,31 +85,27 @@ func (p *journalPen) before(ctx context.Context, write func(context.Context) err
 	switch {
 	case !p.down.Load():
 		if p.cfg.Ack == AckNone {
-			p.handOver(ctx, write)
+			p.handOver(ctx, journalBegin, write)
 			return nil
 		}
 	case !p.probe():
 		p.failed(ctx, journalBegin, errJournalRests)
 		return errJournalRests
 	}
-	return p.wait(ctx, journalBegin, write)
+	return p.begin(ctx, journalBegin, write)()
 }
 
-// after writes what must be written although ctx may be over, and returns what waits for it. nil: nobody needs to.
-func (p *journalPen) after(ctx context.Context, what string, write func(context.Context) error) (written func() error) {
+// after writes how something ended, although ctx may be over, and returns what waits for it. nil: nobody needs to.
+func (p *journalPen) after(ctx context.Context, write func(context.Context) error) (written func() error) {
 	if p.down.Load() && !p.probe() || p.cfg.Ack != AckAll && !p.down.Load() {
-		p.handOver(ctx, write)
+		p.handOver(ctx, journalEnd, write)
 		return nil
 	}
-	return p.begin(context.WithoutCancel(ctx), what, write)
+	return p.begin(context.WithoutCancel(ctx), journalEnd, write)
 }
 
-// wait writes, for at most the time-out. Where ctx ended first, the store is not to blame.
-func (p *journalPen) wait(ctx context.Context, what string, write func(context.Context) error) error {
-	return p.begin(ctx, what, write)()
-}
-
-// begin begins to write, and returns what waits for it until the time-out is over.
+// begin begins to write, and returns what waits for it until the time-out is over. Where ctx ended first, the store is not to
+// blame.
 func (p *journalPen) begin(ctx context.Context, what string, write func(context.Context) error) func() error {
 	limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	select {
@@ -150,12 +146,12 @@ func (p *journalPen) ended(ctx, limited context.Context, what string, done <-cha
 
 // handOver writes without anybody waiting. Only where too many are under way it waits for a place, and not at all if the
 // store is down.
-func (p *journalPen) handOver(ctx context.Context, write func(context.Context) error) {
+func (p *journalPen) handOver(ctx context.Context, what string, write func(context.Context) error) {
 	ctx = context.WithoutCancel(ctx)
 	select {
 	case p.room <- struct{}{}:
 	default:
-		if !p.place(ctx) {
+		if !p.place(ctx, what) {
 			return
 		}
 	}
@@ -164,14 +160,14 @@ func (p *journalPen) handOver(ctx context.Context, write func(context.Context) e
 		limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 		defer cancel()
 		if err := guarded(limited, write); err != nil {
-			p.failed(ctx, journalEnd, err)
+			p.failed(ctx, what, err)
 			return
 		}
 		p.written(ctx)
 	}()
 }
 
-func (p *journalPen) place(ctx context.Context) bool {
+func (p *journalPen) place(ctx context.Context, what string) bool {
 	wait := p.cfg.Timeout
 	if p.down.Load() {
 		wait = 0
@@ -182,7 +178,7 @@ func (p *journalPen) place(ctx context.Context) bool {
 	case p.room <- struct{}{}:
 		return true
 	case <-limited.Done():
-		p.failed(ctx, journalEnd, fmt.Errorf("%d writes are under way", cap(p.room)))
+		p.failed(ctx, what, fmt.Errorf("%d writes are under way", cap(p.room)))
 		return false
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,27 @@ func TestJournalSettlesAnAnswerThatIsRejectedAgain(t *testing.T) {
 	}
 	if all := fmt.Sprintf("%+v %+v", b.rows(), call); strings.Contains(all, "SECRET") {
 		t.Errorf("a text that may quote an answer is written: %s", all)
+	}
+}
+
+func TestTheRejectionOfAnAnswerIsWrittenLastHoweverSlowTheStoreIs(t *testing.T) {
+	for _, ack := range []middleware.JournalAck{middleware.AckAll, middleware.AckBegin, middleware.AckNone} {
+		synctest.Test(t, func(t *testing.T) {
+			b, settles := &journalBook{}, new(atomic.Int32)
+			b.goDown(func(_ context.Context, what string) error {
+				if what == "settle" && settles.Add(1) == 1 {
+					<-time.NewTimer(100 * time.Millisecond).C
+				}
+				return nil
+			})
+			strict := middleware.Validate(func(*llm.Request, *llm.Response) error { return errors.New("no") })
+			chat := journalOf(b, strict.Wrap(telemetryLeaf("a", "p", "m")), func(c *middleware.JournalConfig) { c.Ack = ack })
+			if _, err := chat.Call(t.Context(), telemetryAsk()); !errors.Is(err, llm.BadOutput) {
+				t.Fatal(err)
+			}
+			llmtest.Advance(time.Second)
+			wantText(t, fmt.Sprintf("rows with Ack %d", ack), b.text(), "1 a>a initial failed bad_output")
+		})
 	}
 }
 

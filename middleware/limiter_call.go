@@ -100,7 +100,7 @@ func (s *limiter) cost(ctx context.Context, r *llm.Request) limitCost {
 
 func (s *limiter) input(ctx context.Context, r *llm.Request) int {
 	if c := s.l.cfg.Counter; c != nil {
-		if n, err := c.CountTokens(ctx, r, 0); err == nil {
+		if n, err := c.CountTokens(ctx, r, 0); err == nil && n >= 0 {
 			return n
 		}
 	}

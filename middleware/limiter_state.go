@@ -23,7 +23,7 @@ type LimiterState struct {
 	Until time.Time
 }
 
-// String is the state in a line: `openai: requests 3 of 600/min, in flight 2 of 10, 4 waiting`.
+// String is the state in a line: `openai: requests 3 left of 600/min, 2 in flight of 10, 4 waiting`.
 func (s LimiterState) String() string {
 	var parts []string
 	add := func(name string, left, limit int) {

@@ -119,6 +119,7 @@ func TestLimiterReservesInputAndOutputOrBothTogether(t *testing.T) {
 		"by bytes":          {middleware.LimiterConfig{}, 200, 300},
 		"by a counter":      {middleware.LimiterConfig{Counter: fixedCount(77)}, 200, 277},
 		"a failing counter": {middleware.LimiterConfig{Counter: fixedCount(-1)}, 200, 300},
+		"a wrong counter":   {middleware.LimiterConfig{Counter: fixedCount(-77)}, 200, 300},
 		"no bound":          {middleware.LimiterConfig{}, 0, 100 + 4096},
 		"at most Output":    {middleware.LimiterConfig{Output: 50}, 200, 150},
 		"no bound, Output":  {middleware.LimiterConfig{Output: 60}, 0, 160},
@@ -138,11 +139,11 @@ func TestLimiterReservesInputAndOutputOrBothTogether(t *testing.T) {
 	}
 }
 
-// fixedCount counts every request the same, or fails below 0.
+// fixedCount counts every request the same, or fails at -1.
 type fixedCount int
 
 func (n fixedCount) CountTokens(context.Context, *llm.Request, int) (int, error) {
-	if n < 0 {
+	if n == -1 {
 		return 0, errors.New("cannot count")
 	}
 	return int(n), nil

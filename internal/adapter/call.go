@@ -246,11 +246,10 @@ func (c *Call) NoAnswer(data []byte) error {
 
 // misplaced says what stands in the place of an answer. "": nothing that has a name.
 func misplaced(data []byte) string {
-	start := bytes.ToLower(bytes.TrimSpace(data[:min(len(data), wire.MaxBody)]))
-	switch {
-	case len(start) == 0:
+	switch facts := wire.Unwrap(wire.Start(data)); {
+	case facts.Empty:
 		return "the answer is empty"
-	case bytes.HasPrefix(start, []byte("<!doctype html")), bytes.HasPrefix(start, []byte("<html")):
+	case facts.HTML:
 		return "the answer is a page of HTML"
 	}
 	return ""

@@ -76,15 +76,18 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 	if !slices.ContainsFunc(secrets, func(x secret) bool { return x.late == late }) {
 		return false
 	}
-	without := func(s string) string {
-		before := s
+	clean := func(s string) string { // what is sealed keeps it, for goroutines that read one error together
 		for i := range secrets {
 			if secrets[i].late == late {
 				s = secrets[i].out(s)
 			}
 		}
-		found = found || s != before
 		return s
+	}
+	without := func(s string) string {
+		out := clean(s)
+		found = found || out != s
+		return out
 	}
 	ev := &e.Evidence
 	for _, s := range [...]*string{&e.Message, &e.RequestID, &ev.Code, &ev.Type, &ev.Param, &ev.Message, &ev.Body} {
@@ -93,21 +96,21 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 	cloned := false
 	for name, values := range ev.Header {
 		for i, v := range values {
-			clean := without(v)
-			if clean == v {
+			out := without(v)
+			if out == v {
 				continue
 			}
 			if !cloned {
 				ev.Header, cloned = ev.Header.Clone(), true
 			}
-			ev.Header[name][i] = clean
+			ev.Header[name][i] = out
 		}
 	}
 	if p := e.Partial; p != nil {
 		if id := without(p.RequestID); id != p.RequestID {
-			clean := *p
-			clean.RequestID = id
-			e.Partial = &clean
+			own := *p
+			own.RequestID = id
+			e.Partial = &own
 		}
 	}
 	switch in := e.Err.(type) { //nolint:errorlint // what the classifier wrapped, and no deeper
@@ -116,13 +119,13 @@ func hide(e *llm.Error, secrets []secret, late bool) (found bool) {
 		if in == nil {
 			break
 		}
-		clean := *in
-		if hide(&clean, secrets, late) {
-			e.Err, found = &clean, true
+		own := *in
+		if hide(&own, secrets, late) {
+			e.Err, found = &own, true
 		}
 	default:
 		var sealed bool
-		sealed, e.Err = wire.Seal(in, without)
+		sealed, e.Err = wire.Seal(in, clean)
 		found = found || sealed
 	}
 	return found

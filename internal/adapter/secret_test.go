@@ -2,8 +2,11 @@ package adapter
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelchain/llm"
@@ -75,4 +78,19 @@ func TestAKeyThatIsAWordDoesNotChangeTheClass(t *testing.T) {
 	if text := cause.Message + cause.Evidence.Message + cause.Evidence.Body + e.Evidence.Body; strings.Contains(text, "overloaded") {
 		t.Errorf("got %q", text)
 	}
+}
+
+// A failure is kept as the cause of others, so that several calls look into it at a time.
+func TestAnErrorWithoutItsSecretIsReadByManyAtOnce(t *testing.T) {
+	in := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("the key madeup42 was refused")}
+	e := account(t, Account{APIKey: "madeup42"}).Classified(t.Context(), &llm.Error{Class: llm.Unavailable, Err: in})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if op, ok := errors.AsType[*net.OpError](e); !ok || op.Err.Error() != "the key [redacted] was refused" {
+				t.Errorf("got %v", op)
+			}
+		})
+	}
+	all.Wait()
 }
