@@ -31,6 +31,15 @@ type missing string
 
 func (m missing) Error() string { return string(m) }
 
+// end skips a test, or fails it where it must not be skipped.
+func (m missing) end(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(envRequire) != "" {
+		tb.Fatalf("pgtest: %v; %s is set, so this is a failure", m, envRequire)
+	}
+	tb.Skipf("pgtest: %v", m)
+}
+
 // server is one that answers.
 type server struct {
 	admin string    // the address of a database from which others are made
@@ -53,10 +62,7 @@ func Start(tb testing.TB) (dsn string) {
 	tb.Helper()
 	s, err := shared()
 	if m, ok := errors.AsType[missing](err); ok {
-		if os.Getenv(envRequire) != "" {
-			tb.Fatalf("pgtest: %v; %s is set, so this is a failure", m, envRequire)
-		}
-		tb.Skipf("pgtest: %v", m)
+		m.end(tb)
 	}
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)

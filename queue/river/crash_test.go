@@ -3,6 +3,7 @@ package riverqueue
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -250,4 +251,21 @@ func TestEachPieceIsDeliveredByOneProcess(t *testing.T) {
 			t.Errorf("%d pieces made %d provider calls", pieces, p.count())
 		}
 	})
+}
+
+func TestTokensNeverComeBackToTheBudget(t *testing.T) {
+	t.Parallel()
+	h := &hold{from: &piece{}}
+	for _, c := range []struct {
+		usage llm.Usage
+		want  int
+	}{
+		{llm.Usage{Input: 5, Output: 7}, 12}, {llm.Usage{Input: -5, Output: 7}, 19}, {llm.Usage{Input: math.MaxInt, Output: 1}, math.MaxInt},
+		{llm.Usage{Input: math.MaxInt, Output: math.MaxInt}, math.MaxInt},
+	} {
+		h.End(t.Context(), nil, nil, &llm.Attempt{Usage: c.usage})
+		if got := h.total().Tokens; got != c.want {
+			t.Errorf("after %+v it is %d tokens, want %d", c.usage, got, c.want)
+		}
+	}
 }

@@ -52,7 +52,7 @@ func (h *hold) End(_ context.Context, _ *llm.Request, _ *llm.Deployment, a *llm.
 	defer h.mu.Unlock()
 	silent := a.Usage == (llm.Usage{}) && (a.Err == nil || a.Commit != llm.CommitNone)
 	h.spent = h.spent.Add(llm.Spending{
-		Tokens: a.Usage.Input + a.Usage.Output, CostUSD: a.CostUSD, Estimated: a.Usage.Estimated || silent,
+		Tokens: a.Usage.Tokens(), CostUSD: a.CostUSD, Estimated: a.Usage.Estimated || silent,
 	})
 }
 

@@ -8,17 +8,23 @@ import (
 	"testing"
 )
 
+// writes starts a process that writes until it is killed, and says what.
+func writes(t *testing.T, p place) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), "SQLSTORE_CHILD="+p.name, "SQLSTORE_KIND="+p.kind)
+	out, err := c.StdoutPipe()
+	noErr(t, err)
+	noErr(t, c.Start())
+	return c, bufio.NewScanner(out)
+}
+
 // A process that is killed in the middle of its writes leaves every row that was acknowledged, and what it had begun and not
 // settled is found, by somebody who does not touch it as long as its lease lasts.
 func TestWhatWasAcknowledgedIsThereAfterAKill(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
-		c := exec.CommandContext(t.Context(), os.Args[0])
-		c.Env = append(os.Environ(), "SQLSTORE_CHILD="+p.name, "SQLSTORE_KIND="+p.kind)
-		out, err := c.StdoutPipe()
-		noErr(t, err)
-		noErr(t, c.Start())
+		c, lines := writes(t, p)
 		acknowledged := map[string]string{} // by call: the last word
-		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
 			what, call, ok := strings.Cut(lines.Text(), " ")
 			if !ok || what != "begun" && what != "settled" {
@@ -69,15 +75,11 @@ func TestWhatWasAcknowledgedIsThereAfterAKill(t *testing.T) {
 // Two processes on one database: what both were told is there.
 func TestTwoProcessesShareADatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
-		c := exec.CommandContext(t.Context(), os.Args[0])
-		c.Env = append(os.Environ(), "SQLSTORE_CHILD="+p.name, "SQLSTORE_KIND="+p.kind)
-		out, err := c.StdoutPipe()
-		noErr(t, err)
-		noErr(t, c.Start())
+		c, lines := writes(t, p)
 		theirs := make(chan []string)
 		go func() {
 			var begun []string
-			for lines := bufio.NewScanner(out); lines.Scan(); {
+			for lines.Scan() {
 				if call, ok := strings.CutPrefix(lines.Text(), "begun "); ok {
 					begun = append(begun, call)
 				}

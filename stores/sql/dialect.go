@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strconv"
@@ -105,7 +106,7 @@ func all[T any](ctx context.Context, t tx, query string, args []any, scan func(r
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = firstOf(err, rows.Close()) }()
+	defer func() { err = cmp.Or(err, rows.Close()) }()
 	for rows.Next() {
 		var v T
 		if err := scan(rows, &v); err != nil {
@@ -114,13 +115,4 @@ func all[T any](ctx context.Context, t tx, query string, args []any, scan func(r
 		out = append(out, v)
 	}
 	return out, rows.Err()
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

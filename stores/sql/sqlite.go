@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -122,7 +123,7 @@ func (b *sqliteWriter) commit(ctx context.Context, s *Store, batch []*write) (er
 			}
 		}
 		if err := b.exec(ctx, "RELEASE one"); err != nil {
-			return fmt.Errorf("llm/stores/sql: %w", firstOf(failed[w], err))
+			return fmt.Errorf("llm/stores/sql: %w", cmp.Or(failed[w], err))
 		}
 	}
 	if err := b.exec(ctx, "COMMIT"); err != nil {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -132,7 +133,7 @@ func (s toolStore) Move(ctx context.Context, m tools.Move) error {
 
 func (s toolStore) Get(ctx context.Context, key string) (tools.Record, error) {
 	if key != text(key) { // PostgreSQL does not even look
-		return tools.Record{}, firstOf(context.Cause(ctx), tools.ErrNoRecord)
+		return tools.Record{}, cmp.Or(context.Cause(ctx), tools.ErrNoRecord)
 	}
 	var r tools.Record
 	err := toolRecord(s.db.QueryRowContext(ctx, s.kind.bind("SELECT "+s.columns()+" FROM llm_tool_call WHERE key = ?"), key), &r)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -30,7 +31,7 @@ func (w toolWorld) act(turn string) (receipt string, err error) {
 	}
 	receipt = rand.Text()
 	_, err = f.WriteString(receipt + "\n") // one call, so that it is there whole or not at all
-	return receipt, firstOf(err, f.Sync(), f.Close())
+	return receipt, cmp.Or(err, f.Sync(), f.Close())
 }
 
 // actOnce is the effect of a backend that does the work of one key once: a link is made whole, and by one process alone.
