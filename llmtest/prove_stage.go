@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,9 +67,7 @@ func (p *proving) open(letter string) (*stand, error) {
 	s := &stand{letter: letter, in: p}
 	cfg := ProviderConfig{Routes: []Route{{Func: s.turn}}}
 	if p.fake {
-		l := newPipes()
-		s.Provider = newProvider(cfg, &http.Transport{DialContext: l.dial})
-		s.serve(l)
+		s.Provider = startPipe(cfg)
 		return s, nil
 	}
 	var err error
