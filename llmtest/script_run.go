@@ -191,8 +191,7 @@ func (r *run) pause(d time.Duration) error {
 func (s *Step) answer() *llm.Response {
 	switch {
 	case s.Response != nil:
-		resp := *s.Response
-		return &resp
+		return s.Response.Clone()
 	case s.Text != "":
 		return textResponse(s.Text)
 	case s.Deltas != nil:
