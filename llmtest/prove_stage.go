@@ -117,10 +117,10 @@ func (p *proving) expect(ok bool, format string, args ...any) {
 	}
 }
 
-// lacks reports that the chain does not promise what a condition needs.
-func (p *proving) lacks(ok bool, what string) bool {
+// lacks reports that the chain does not promise what a condition needs, and how a chain that can promises it.
+func (p *proving) lacks(ok bool, what, promise string) bool {
 	if !ok {
-		p.unclaimed = what
+		p.unclaimed = what + "; to have it tried, set Promises." + promise
 	}
 	return !ok
 }
