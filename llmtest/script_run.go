@@ -195,11 +195,7 @@ func (s *Step) answer() *llm.Response {
 	case s.Text != "":
 		return textResponse(s.Text)
 	case s.Deltas != nil:
-		var acc llm.Accumulator
-		for _, d := range s.Deltas {
-			acc.Add(d)
-		}
-		resp := acc.Response()
+		resp := sumOf(s.Deltas)
 		resp.Stop = llm.StopEnd
 		return resp
 	}
