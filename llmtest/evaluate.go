@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,29 +83,20 @@ func EvaluatePrompt(t testing.TB, cfg PromptConfig) *PromptReport {
 		t.Fatalf("llmtest: EvaluatePrompt: %v", err)
 		return &PromptReport{}
 	}
-	r := &PromptReport{floor: orOne(cfg.Floor), shows: cfg.ShowAnswers, System: cfg.System}
-	if r.overall = cfg.Overall; cfg.Overall == 0 {
-		r.overall = r.floor
-	}
+	r := &PromptReport{floor: cmp.Or(cfg.Floor, 1), shows: cfg.ShowAnswers, System: cfg.System}
+	r.overall = cmp.Or(cfg.Overall, r.floor)
 	for _, f := range LintPrompt(cfg.System) {
 		if !slices.Contains(cfg.Allow, f.Rule) {
 			r.Lint = append(r.Lint, f)
 		}
 	}
 	r.Scores = make([]PromptScore, len(deployments))
-	limited(cfg.Width, 4, len(deployments), func(i int) { r.Scores[i] = cfg.score(t.Context(), deployments[i]) })
+	limited(cmp.Or(cfg.Width, 4), len(deployments), func(i int) { r.Scores[i] = cfg.score(t.Context(), deployments[i]) })
 	t.Logf("\n%s", r)
 	for _, problem := range r.Problems() {
 		t.Errorf("%s", problem)
 	}
 	return r
-}
-
-func orOne(share float64) float64 {
-	if share == 0 {
-		return 1
-	}
-	return share
 }
 
 func (c *PromptConfig) deployments() (list []*llm.Deployment) {
@@ -156,11 +148,8 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 	return nil
 }
 
-// limited runs f for each number below n, and no more than most at a time; zero, if most is 0.
-func limited(most, zero, n int, f func(int)) {
-	if most == 0 {
-		most = zero
-	}
+// limited runs f for each number below n, and no more than most at a time.
+func limited(most, n int, f func(int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range min(most, n) {
@@ -184,7 +173,7 @@ func (c *PromptConfig) score(ctx context.Context, d *llm.Deployment) PromptScore
 	failures := make([][]string, len(c.Fixtures)*samples)
 	answers := make([]string, len(failures))
 	speaks := languagesOf(c.Fixtures)
-	limited(c.Parallel, 1, len(failures), func(i int) {
+	limited(cmp.Or(c.Parallel, 1), len(failures), func(i int) {
 		failures[i], answers[i] = c.sample(ctx, d, &c.Fixtures[i/samples], speaks)
 	})
 	for i := range c.Fixtures {
@@ -205,11 +194,7 @@ func (c *PromptConfig) score(ctx context.Context, d *llm.Deployment) PromptScore
 func (c *PromptConfig) sample(
 	ctx context.Context, d *llm.Deployment, f *Fixture, speaks languages,
 ) (wrong []string, text string) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = time.Minute
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, time.Minute))
 	defer cancel()
 	req := f.request(c.System)
 	resp, err := d.Call(ctx, req)

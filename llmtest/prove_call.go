@@ -48,7 +48,7 @@ func (p *proving) alone(ctx context.Context, req *llm.Request, stream bool) *hea
 	if n := h.after; h.first >= 0 && n > h.first && !p.Continues {
 		p.fail("%d provider calls were made after something had been handed out", n-h.first)
 	}
-	if made, entered := h.after-h.before, h.calls(); entered < made {
+	if made, entered := h.after-h.before, callsOfAccount(h.resp, h.err); entered < made {
 		p.fail("the account has %d provider calls, the providers had %d", entered, made)
 	}
 	if made := h.after - h.before; p.Attempts > 0 && made > p.Attempts {
@@ -85,22 +85,6 @@ func (p *proving) call(ctx context.Context, req *llm.Request, stream bool) *hear
 	}
 	h.heard = h.rec.Text()
 	return h
-}
-
-// calls is how many provider calls the account of a call has.
-func (h *hearing) calls() (n int) {
-	rows := []llm.Attempt(nil)
-	if h.err != nil {
-		rows = llm.AsError(h.err).Attempts
-	} else if h.resp != nil {
-		rows = h.resp.Attempts
-	}
-	for i := range rows {
-		if rows[i].Skipped == "" {
-			n++
-		}
-	}
-	return n
 }
 
 // laws are what holds for every call, whatever happens to it.

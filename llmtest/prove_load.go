@@ -37,7 +37,7 @@ func (p *proving) crowdOf(n int) []*hearing {
 
 // circuit is a primary that is down for longer, and comes back.
 func circuit(p *proving) error {
-	if p.lacks(p.Rest > 0, "no rest is promised") {
+	if p.lacks(p.Rest > 0, "no rest is promised", "Rest") {
 		return nil
 	}
 	const most = 50
@@ -109,7 +109,7 @@ func (p *proving) probe(callers int) (requests, atOnce int) {
 
 // everythingDown is an outage of all.
 func everythingDown(p *proving) error {
-	if p.lacks(p.Attempts > 0, "no limit of attempts is promised") {
+	if p.lacks(p.Attempts > 0, "no limit of attempts is promised", "Attempts") {
 		return nil
 	}
 	for _, m := range modes {
@@ -251,7 +251,7 @@ func deadlineOfCaller(p *proving) error {
 
 // oversized is a request that is too long for the primary.
 func oversized(p *proving) error {
-	if p.lacks(p.Window > 0, "no window is promised") {
+	if p.lacks(p.Window > 0, "no window is promised", "Window") {
 		return nil
 	}
 	for _, m := range modes {

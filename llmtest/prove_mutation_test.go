@@ -278,13 +278,17 @@ func loadMutations() []mutation {
 		{"leaves nobody to answer while it rests", func(c *parts) {
 			c.reactions = middleware.Reactions{llm.Cooling: {}}
 		}, open, "the backup is approved and answered 0 of 20"},
-		{"leaves a goroutine behind for each that left", outermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
-			resp, err := next.Call(ctx, req)
-			if errors.Is(err, context.Canceled) {
-				go func() { <-time.NewTimer(3 * time.Second).C }()
-			}
-			return resp, err
-		}), storm, "stayed behind"},
+		{"leaves a goroutine behind for each that left", func(c *parts) {
+			closed := make(chan struct{})
+			c.promises.Close = sync.OnceFunc(func() { close(closed) })
+			outermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
+				resp, err := next.Call(ctx, req)
+				if errors.Is(err, context.Canceled) {
+					go func() { <-closed }()
+				}
+				return resp, err
+			})(c)
+		}, storm, "stayed behind"},
 		{"keeps the place of those that left", func(c *parts) {
 			free := make(chan struct{}, 20)
 			outermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {

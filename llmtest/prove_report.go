@@ -36,7 +36,8 @@ func (v Verdict) String() string {
 type Row struct {
 	// Condition is its name, Expected what a chain has to do then.
 	Condition, Expected string
-	// Observed is what the chain did, with its figures; of what is not claimed, what is not promised.
+	// Observed is what the chain did, with its figures; of what is not claimed, what is not promised, and
+	// which of Promises would have it tried.
 	Observed string
 	// Wrong is what of that was not as expected, in a sentence each. nil: nothing.
 	Wrong   []string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,9 +67,7 @@ func (p *proving) open(letter string) (*stand, error) {
 	s := &stand{letter: letter, in: p}
 	cfg := ProviderConfig{Routes: []Route{{Func: s.turn}}}
 	if p.fake {
-		l := newPipes()
-		s.Provider = newProvider(cfg, &http.Transport{DialContext: l.dial})
-		s.serve(l)
+		s.Provider = startPipe(cfg)
 		return s, nil
 	}
 	var err error
@@ -120,10 +117,10 @@ func (p *proving) expect(ok bool, format string, args ...any) {
 	}
 }
 
-// lacks reports that the chain does not promise what a condition needs.
-func (p *proving) lacks(ok bool, what string) bool {
+// lacks reports that the chain does not promise what a condition needs, and how a chain that can promises it.
+func (p *proving) lacks(ok bool, what, promise string) bool {
 	if !ok {
-		p.unclaimed = what
+		p.unclaimed = what + "; to have it tried, set Promises." + promise
 	}
 	return !ok
 }

@@ -11,7 +11,7 @@ import (
 
 // interruption is a stream that breaks after something was seen.
 func interruption(p *proving) error {
-	if p.lacks(p.Held >= 0, "the whole answer is held back, so that no break is seen") {
+	if p.lacks(p.Held >= 0, "the whole answer is held back, so that no break is seen", "Held to 0 or more") {
 		return nil
 	}
 	for _, turn := range []Turn{{Do: DoCutChunk}, {Do: DoError}, {Do: DoCut}} {
@@ -39,8 +39,8 @@ func interruption(p *proving) error {
 
 // lackingField is a backup that answers what the application cannot use.
 func lackingField(p *proving) error {
-	if p.lacks(p.Lacking != "", "no check of answers is promised") ||
-		p.lacks(p.standsIn(llm.Unavailable), "no fallback is approved for a primary that is down") {
+	if p.lacks(p.Lacking != "", "no check of answers is promised", "Lacking") ||
+		p.lacks(p.standsIn(llm.Unavailable), "no fallback is approved for a primary that is down", "StandsIn with Unavailable") {
 		return nil
 	}
 	p.primary.say(Turn{Do: DoUnavailable})

@@ -24,7 +24,7 @@ func healthy(p *proving) error {
 
 // shortWait is a rate limit that passes.
 func shortWait(p *proving) error {
-	if p.lacks(p.Retries > 0, "no repetitions are promised") {
+	if p.lacks(p.Retries > 0, "no repetitions are promised", "Retries") {
 		return nil
 	}
 	wait := time.Second
@@ -86,8 +86,8 @@ func (p *proving) comeBack(callers int, wait time.Duration) (again, most, early 
 
 // longWait is a rate limit that outlasts the call.
 func longWait(p *proving) error {
-	if p.lacks(p.Within > 0, "no limit of time is promised") ||
-		p.lacks(p.standsIn(llm.RateLimited), "no fallback is approved for rate limits") {
+	if p.lacks(p.Within > 0, "no limit of time is promised", "Within") ||
+		p.lacks(p.standsIn(llm.RateLimited), "no fallback is approved for rate limits", "StandsIn with RateLimited") {
 		return nil
 	}
 	wait := max(10*p.Within, time.Second)
@@ -173,7 +173,7 @@ var classFailures = []struct {
 
 // unapproved is every failure that no fallback is approved for.
 func unapproved(p *proving) error {
-	if p.lacks(p.StandsIn != nil, "no fallback is promised") {
+	if p.lacks(p.StandsIn != nil, "no fallback is promised", "StandsIn") {
 		return nil
 	}
 	for _, f := range classFailures {
@@ -217,7 +217,7 @@ func toolSchema(p *proving) error {
 
 // toolCommitted is a tool that did its work and was not heard of again.
 func toolCommitted(p *proving) error {
-	if p.lacks(p.RunTools != nil, "no tools are promised") {
+	if p.lacks(p.RunTools != nil, "no tools are promised", "RunTools") {
 		return nil
 	}
 	const turn, most = "conversation-1/answer-1", 4

@@ -76,10 +76,15 @@ func NewProvider(t testing.TB, cfg ProviderConfig) *Provider {
 func NewPipeProvider(t testing.TB, cfg ProviderConfig) *Provider {
 	t.Helper()
 	mustMean(&cfg)
+	p := startPipe(cfg)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func startPipe(cfg ProviderConfig) *Provider {
 	l := newPipes()
 	p := newProvider(cfg, &http.Transport{DialContext: l.dial})
 	p.serve(l)
-	t.Cleanup(p.Close)
 	return p
 }
 

@@ -100,11 +100,10 @@ func (c *checker) turn(path string, t *Turn) {
 	c.latency(path+".first", t.First)
 	c.latency(path+".gap", t.Gap)
 	c.count(path+".at", t.At)
-	breaks := slices.Contains(breakingActs, t.act())
-	c.is(t.At == 0 || breaks || t.OneOf != nil || !c.file, path+".at", "write "+anyOf(breakingActs)+" as the act, or leave it out",
+	c.is(t.At == 0 || breaks(t.Do) || t.OneOf != nil || !c.file, path+".at", "write "+anyOf(breakingActs)+" as the act, or leave it out",
 		"nothing breaks after pieces of an answer, and this is %q", t.act())
 	most := t.mostPieces()
-	c.is(!breaks || t.At <= most, path+".at", fmt.Sprintf("write up to %d, or a longer text", most),
+	c.is(!breaks(t.Do) || t.At <= most, path+".at", fmt.Sprintf("write up to %d, or a longer text", most),
 		"the answer has no %d pieces", t.At)
 	usage := reflect.ValueOf(t.Usage)
 	for i := range usage.NumField() {
@@ -117,7 +116,7 @@ func (c *checker) turn(path string, t *Turn) {
 	c.time(path+".retry_after", t.RetryAfter)
 	final := t.Status == 0 || t.Status >= 200 && t.Status <= 599
 	c.is(final, path+".status", "write 200 to 599", "%d is no status of an answer", t.Status)
-	answers := breaks || slices.Contains(wholeActs, t.act())
+	answers := breaks(t.Do) || slices.Contains(wholeActs, t.act())
 	c.is(t.Status == 0 || !answers || t.Status < 300 && t.Status != 204 && t.Status != 205, path+".status",
 		"write a failure as the act, or raw with status and body", "an answer does not come with status %d", t.Status)
 	c.is(t.Body == "" || t.Do == DoRaw || t.fails(), path+".body", "write text, or the act raw",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/modelchain/llm/llmtest/internal/wire"
 )
@@ -47,13 +48,7 @@ func (x *exchange) streamed(t *Turn) {
 }
 
 // breaks reports whether an act comes between two events.
-func breaks(a Act) bool {
-	switch a {
-	case DoResetBody, DoStall, DoCut, DoCutChunk, DoMalformed, DoTruncated, DoError:
-		return true
-	}
-	return false
-}
+func breaks(a Act) bool { return slices.Contains(breakingActs, a) }
 
 // leavesOut reports whether an act leaves out the events of a kind.
 func leavesOut(a Act, k wire.Kind) bool {

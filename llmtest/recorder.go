@@ -128,9 +128,12 @@ func (r *Recorder) Deltas() []llm.Delta {
 }
 
 // Response is what the deltas so far add up to.
-func (r *Recorder) Response() *llm.Response {
+func (r *Recorder) Response() *llm.Response { return sumOf(r.Deltas()) }
+
+// sumOf is what deltas add up to.
+func sumOf(deltas []llm.Delta) *llm.Response {
 	var acc llm.Accumulator
-	for _, d := range r.Deltas() {
+	for _, d := range deltas {
 		acc.Add(d)
 	}
 	return acc.Response()

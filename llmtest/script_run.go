@@ -191,16 +191,11 @@ func (r *run) pause(d time.Duration) error {
 func (s *Step) answer() *llm.Response {
 	switch {
 	case s.Response != nil:
-		resp := *s.Response
-		return &resp
+		return s.Response.Clone()
 	case s.Text != "":
 		return textResponse(s.Text)
 	case s.Deltas != nil:
-		var acc llm.Accumulator
-		for _, d := range s.Deltas {
-			acc.Add(d)
-		}
-		resp := acc.Response()
+		resp := sumOf(s.Deltas)
 		resp.Stop = llm.StopEnd
 		return resp
 	}

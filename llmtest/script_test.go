@@ -2,6 +2,7 @@ package llmtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -202,3 +203,23 @@ func TestExpectReadsAsASentence(t *testing.T) {
 }
 
 // endregion
+
+// What one caller does to its answer no other sees, nor who wrote the script.
+func TestEachCallGetsItsOwnCopyOfTheAnswer(t *testing.T) {
+	answer := &llm.Response{
+		Parts: []llm.Part{llm.Text("ok"), {Kind: llm.PartToolCall, Call: &llm.ToolCall{Name: "look", Arguments: []byte(`{"a":1}`)}}},
+		Extra: map[string]json.RawMessage{"test": []byte(`1`)},
+	}
+	m := llmtest.Script(llmtest.Step{Response: answer})
+	for range 2 {
+		resp, err := m.Call(t.Context(), hi())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp == answer || resp.Text() != "ok" || string(resp.ToolCalls()[0].Arguments) != `{"a":1}` || string(resp.Extra["test"]) != "1" {
+			t.Errorf("%+v, with arguments %s", resp, resp.ToolCalls()[0].Arguments)
+		}
+		resp.Parts[0].Text, resp.Parts[1].Call.Arguments[2] = "changed", 'b'
+		resp.Extra["test"] = []byte(`2`)
+	}
+}

@@ -99,7 +99,8 @@ func (f *findings) forbids(c stageCase) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.loose && (c.name == "sink panics" || c.name == "panic") {
-		return "the sink is called from a goroutine of the stage's own: a panic there would end the test binary; mend that first"
+		return "the rule \"sink\" is broken: a panic on a goroutine of the stage's own would end the test binary; " +
+			"once that rule passes, this one is checked"
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -67,15 +68,6 @@ func (s *stageSuite) recut(got []llm.Delta) string {
 		return ""
 	}
 	return " (they add up to the same: a stage that cuts deltas anew claims MayHoldBack or MayChangeAnswer)"
-}
-
-// sumOf is what deltas add up to.
-func sumOf(deltas []llm.Delta) *llm.Response {
-	var acc llm.Accumulator
-	for _, d := range deltas {
-		acc.Add(d)
-	}
-	return acc.Response()
 }
 
 func passesAtOnce(s *stageSuite) {
@@ -319,17 +311,10 @@ func oneAtATime(s *stageSuite) {
 		return
 	}
 	s.bothWays(func(ctx context.Context, _ *llm.Request) (*llm.Response, error) {
-		return nil, orElse(wait(ctx, 20*time.Second), llm.Unavailable)
+		return nil, cmp.Or[error](wait(ctx, 20*time.Second), llm.Unavailable)
 	}, func(how string, _ *ended, all *calls) {
 		if all.most > 1 {
 			s.broken("%s: %d calls at once", how, all.most)
 		}
 	})
-}
-
-func orElse(err, or error) error {
-	if err != nil {
-		return err
-	}
-	return or
 }

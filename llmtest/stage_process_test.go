@@ -35,7 +35,9 @@ func TestWhatIsPrintedOfStagesWithGoroutines(t *testing.T) {
 				aside(func() { err = req.Sink(d) })
 				return err
 			}))
-		}, says: []string{"from another goroutine than that of the call", "--- FAIL: "}, never: "panic: "},
+		}, says: []string{
+			"from another goroutine than that of the call", "--- FAIL: ", `the rule "sink" is broken`, "once that rule passes",
+		}, never: "panic: "},
 		"calls on elsewhere": {body: func(ctx context.Context, req *llm.Request, next llm.Caller) (resp *llm.Response, err error) {
 			if req.Sink != nil {
 				return next.Call(ctx, req)
@@ -62,7 +64,7 @@ func TestWhatIsPrintedOfStagesWithGoroutines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestWhatIsPrintedOfStagesWithGoroutines$") //nolint:gosec // itself
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.v", "-test.run=^TestWhatIsPrintedOfStagesWithGoroutines$") //nolint:gosec // itself
 			cmd.Env = append(os.Environ(), which+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil {

@@ -92,7 +92,7 @@ func accountWhole(s *stageSuite) {
 					c = llm.New(Pass("outer")).Then(c)
 				}
 				o := s.call(s.Context(), c, stageRequest(), rec)
-				if rows, made := rowsOf(o), all.madeCount(); rows != made {
+				if rows, made := callsOfAccount(o.resp, o.err), all.madeCount(); rows != made {
 					s.broken("%d attempts, and %d rows of them in the account of what left: %v", made, rows, o)
 				}
 			}
@@ -100,20 +100,12 @@ func accountWhole(s *stageSuite) {
 	}
 }
 
-// rowsOf is the number of attempts in the account of what left a call.
-func rowsOf(o *ended) (made int) {
-	var rows []llm.Attempt
-	if o.err == nil && o.resp != nil {
-		rows = o.resp.Attempts
-	} else if e, ok := errors.AsType[*llm.Error](o.err); ok && e != nil {
-		rows = e.Attempts
+// callsOfAccount is the number of provider calls in the account of what left a call.
+func callsOfAccount(resp *llm.Response, err error) int {
+	if err != nil {
+		resp = &llm.Response{Attempts: llm.AsError(err).Attempts}
 	}
-	for i := range rows {
-		if rows[i].Skipped == "" {
-			made++
-		}
-	}
-	return made
+	return resp.Calls()
 }
 
 func gatesLifted(s *stageSuite) {
