@@ -262,10 +262,10 @@ func untilStage(name string, end ending) llm.Stage {
 	}}
 }
 
-// standIn is the stack of a route in a role.
-func (n *onion) standIn(path, name string, stack llm.Caller) llm.Caller {
-	if end, ok := n.equal.until[path]; ok {
-		return llm.New(untilStage(name, end)).Then(stack)
+// standIn is the stack of a route in a role that no Fallback moves to, which would mind its end by itself.
+func (n *onion) standIn(r role, stack llm.Caller) llm.Caller {
+	if end, ok := n.equal.until[r.path]; ok {
+		return llm.New(untilStage(r.route, end)).Then(stack)
 	}
 	return stack
 }

@@ -150,7 +150,7 @@ func build(p *parsed, o *Options, before *state) (*state, error) {
 }
 
 // flow builds a workflow, or keeps that of before if nothing has changed.
-func (st *state) flow(doc *document, continues []string, o *Options, before *state) *flow {
+func (st *state) flow(doc *document, continues []role, o *Options, before *state) *flow {
 	c, old := &doc.card, before.flows[doc.Workflow]
 	f := &flow{card: c, doc: doc.decoder, equal: &doc.equal}
 	text, _ := json.Marshal(c)             //nolint:errchkjson // texts and numbers
