@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -244,8 +243,7 @@ type noted struct {
 func (n *noted) Open(name string) (fs.File, error) {
 	path := filepath.Join(n.dir, filepath.FromSlash(name))
 	n.names = append(n.names, path)
-	data, err := readFile(path, mostBytes)
-	n.sum += fmt.Sprintf("%s %x %v\n", name, sha256.Sum256(data), err)
+	n.sum += sumOfFile(name, path, mostBytes)
 	return n.FS.Open(name)
 }
 

@@ -97,18 +97,19 @@ func (s *Set) Reload() error {
 	if err != nil {
 		return err
 	}
-	return s.load(files)
+	p := parse(files)
+	return s.load(p, sum(files, p))
 }
 
-func (s *Set) load(files []source) error {
-	before, p := s.now.Load(), parse(files)
-	keys := sum(files, p) // before the keys are read: a change in between is seen later
+// load takes what was read. contents is its sum, made before the keys are read: a change in between is seen later.
+func (s *Set) load(p *parsed, contents string) error {
+	before := s.now.Load()
 	next, err := build(p, &s.o, before)
 	s.schemas = p.schemas
 	if err != nil {
 		return err
 	}
-	next.contents, next.files = keys+sumOf(s.schemas), p.files
+	next.contents, next.files = contents+sumOf(s.schemas), p.files
 	s.mu.Lock()
 	for _, name := range next.order {
 		if s.workflows[name] == nil {
