@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/internal/near"
 	"github.com/modelchain/llm/llmtest/internal/wire"
 )
 
@@ -170,7 +171,7 @@ func (c *checker) latency(path string, l Latency) {
 
 func (c *checker) act(path string, a Act) {
 	mend := "write " + anyOf(Acts())
-	if meant := near(string(a), Acts()); meant != "" {
+	if meant := near.Word(string(a), Acts()); meant != "" {
 		mend = fmt.Sprintf("did you mean %q?", meant)
 	}
 	c.is(a == "" || a.Help() != "", path, mend, "there is no act %q", a)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -261,35 +260,4 @@ func snake(name string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
-}
-
-// near is the word that was meant, where one is much like it.
-func near(word string, all []Act) string {
-	word = strings.ToLower(strings.NewReplacer("-", "_", " ", "_").Replace(word))
-	best := slices.MinFunc(all, func(a, b Act) int { return cmp.Compare(distance(word, string(a)), distance(word, string(b))) })
-	if 3*distance(word, string(best)) > len(word) { // of three letters one may be wrong
-		return ""
-	}
-	return string(best)
-}
-
-// distance is how many letters must be put in, left out or changed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := last
-			if a[i] != b[j] {
-				changed++
-			}
-			last = row[j+1]
-			row[j+1] = min(changed, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
 }

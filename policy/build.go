@@ -24,21 +24,21 @@ func (c *card) used() []string {
 	return out
 }
 
-// continuers are the paths of the roles that may go on with an answer that broke off, in order: the primary last, since it is
+// continuers are the roles that may go on with an answer that broke off, in order: the primary last, since it is
 // most likely the one whose stream broke.
-func (c *card) continuers(all *parsed) []string {
-	var out []string
+func (c *card) continuers(all *parsed) []role {
+	var out []role
 	can := func(name string) bool {
 		r := all.route(name)
 		return r != nil && slices.Contains(r.Capabilities, "prefill")
 	}
 	for _, r := range c.roles() {
 		if slices.Contains(r.reasons, "interrupted_stream") && can(r.route) {
-			out = append(out, r.path)
+			out = append(out, r)
 		}
 	}
 	if can(c.Primary) {
-		out = append(out, "primary")
+		out = append(out, role{path: "primary", route: c.Primary})
 	}
 	return out
 }
@@ -48,7 +48,7 @@ type onion struct {
 	*card
 	o         *Options
 	leaves    map[string]*llm.Deployment
-	continues []string // roles
+	continues []role
 	equal     *equivalence
 	cooldowns *middleware.Cooldowns
 	k         *memory
@@ -67,28 +67,28 @@ func (n *onion) build() *llm.Pipeline {
 	for _, name := range n.used() {
 		stacks[name] = n.perRoute(name, n.equal.validate).Then(n.leaves[name])
 	}
-	callers, roles := []llm.Caller{stacks[n.Primary]}, map[string]llm.Caller{"primary": stacks[n.Primary]}
+	callers := []llm.Caller{stacks[n.Primary]}
+	var long llm.Caller
 	for _, r := range n.roles() {
-		roles[r.path] = n.standIn(r.path, r.route, stacks[r.route])
-		if r.path != "long_context" {
-			end := n.equal.until[r.path]
-			callers = append(callers, middleware.Route{Caller: stacks[r.route], For: r.classes, Until: end.at, Ended: end.told()})
+		if r.path == "long_context" {
+			long = n.standIn(r, stacks[r.route])
+			continue
 		}
+		end := n.equal.until[r.path]
+		callers = append(callers, middleware.Route{Caller: stacks[r.route], For: r.classes, Until: end.at, Ended: end.told()})
 	}
 	inner := callers[0]
 	if len(callers) > 1 {
 		inner = middleware.Fallback(middleware.FallbackConfig{Reactions: n.overrides()}, callers...)
 	}
-	if n.Long != "" {
-		inner = middleware.TokenRouter(middleware.TokenRouterConfig{
-			Normal: inner, Long: roles["long_context"], Reactions: n.overrides(),
-		})
+	if long != nil {
+		inner = middleware.TokenRouter(middleware.TokenRouterConfig{Normal: inner, Long: long, Reactions: n.overrides()})
 	}
-	return llm.New(n.perCall(roles)...).Then(inner)
+	return llm.New(n.perCall(stacks)...).Then(inner)
 }
 
 // perCall are the stages around the choice of a route, the outermost first.
-func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
+func (n *onion) perCall(stacks map[string]llm.Caller) []llm.Stage {
 	var stages []llm.Stage
 	budget := n.budget()
 	if n.o.Journal != nil {
@@ -114,7 +114,7 @@ func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	if s := n.Stream; s != nil && (s.Notice != "" || s.OnInterrupt == "continue") {
 		cfg := middleware.InterruptConfig{Notice: s.Notice}
 		if s.OnInterrupt == "continue" {
-			cfg.Continue = n.continuations(roles)
+			cfg.Continue = n.continuations(stacks)
 			if check := n.equal.validate; check != nil { // outside, since the whole is what the caller gets
 				stages = append(stages, middleware.Validate(func(req *llm.Request, resp *llm.Response) error {
 					if !resp.Continued {
@@ -129,21 +129,15 @@ func (n *onion) perCall(roles map[string]llm.Caller) []llm.Stage {
 	return stages
 }
 
-// continuations are the Callers that may go on with an answer: roles, without the check of a whole answer.
-func (n *onion) continuations(roles map[string]llm.Caller) []llm.Caller {
+// continuations are the Callers that may go on with an answer: without the check of a whole answer.
+func (n *onion) continuations(stacks map[string]llm.Caller) []llm.Caller {
 	var out []llm.Caller
-	for _, path := range n.continues {
-		c := roles[path]
+	for _, r := range n.continues {
+		stack := stacks[r.route]
 		if n.equal.validate != nil {
-			name := n.Primary
-			for _, r := range n.roles() {
-				if r.path == path {
-					name = r.route
-				}
-			}
-			c = n.standIn(path, name, n.perRoute(name, nil).Then(n.leaves[name]))
+			stack = n.perRoute(r.route, nil).Then(n.leaves[r.route])
 		}
-		out = append(out, c)
+		out = append(out, n.standIn(r, stack))
 	}
 	return out
 }

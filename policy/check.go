@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -289,7 +290,7 @@ func (c *checks) limits() {
 		within("timeouts.idle_ms", t.Idle, t.Attempt, "attempt_ms")
 	}
 	if r := c.Retry; r != nil {
-		within("retry.base_ms", r.Base, orDefault(r.Cap, 20_000), "cap_ms")
+		within("retry.base_ms", r.Base, cmp.Or(r.Cap, 20_000), "cap_ms")
 		within("retry.base_ms", r.Base, c.MaxElapsed, "max_elapsed_ms")
 		if r.Max != nil && c.MaxAttempts > 0 && *r.Max >= c.MaxAttempts {
 			c.badAt("retry.max", "lower it, or raise max_total_attempts",
@@ -305,13 +306,6 @@ func (c *checks) limits() {
 			c.badAt("cooldown.cap_ms", "add rest_ms", "cap_ms %d is less than rest_ms, which is 60000 if absent", d.Cap)
 		}
 	}
-}
-
-func orDefault(m, otherwise millis) millis {
-	if m == 0 {
-		return otherwise
-	}
-	return m
 }
 
 func (c *checks) degraded() {

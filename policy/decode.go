@@ -40,12 +40,16 @@ type selfReader interface {
 // rule is a check tag.
 type rule map[string]string
 
-func ruleOf(f reflect.StructField) rule {
+// ruleOf is that of a field of t.
+func ruleOf(t reflect.Type, f reflect.StructField) rule {
 	r := rule{}
 	for part := range strings.SplitSeq(f.Tag.Get("check"), ",") {
 		if k, v, _ := strings.Cut(part, "="); k != "" {
 			r[k] = v
 		}
+	}
+	if t.PkgPath() != reflect.TypeFor[decoder]().PkgPath() {
+		r["free"] = "" // their package says what numbers may be
 	}
 	return r
 }
@@ -176,10 +180,7 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 			d.unknown(p.key, path, names)
 			continue
 		}
-		r := ruleOf(fields[i])
-		if v.Type().PkgPath() != reflect.TypeFor[decoder]().PkgPath() {
-			r["free"] = "" // their package says what numbers may be
-		}
+		r := ruleOf(v.Type(), fields[i])
 		r["meaning"] = meaningOf(v.Type(), fields[i])
 		d.value(p.value, under(path, p.key.Value), v.FieldByIndex(fields[i].Index), r)
 	}
@@ -187,7 +188,7 @@ func (d *decoder) fields(n *yaml.Node, path string, v reflect.Value) {
 		return
 	}
 	for _, f := range fields {
-		if ruleOf(f).has("required") && !d.has(under(path, keyOf(f))) {
+		if ruleOf(v.Type(), f).has("required") && !d.has(under(path, keyOf(f))) {
 			d.bad(n, "add "+keyOf(f)+": "+meaningOf(v.Type(), f), "%s is missing", keyOf(f))
 		}
 	}
@@ -266,7 +267,7 @@ func shapeOf(t reflect.Type) string {
 	var all, required []string
 	for _, f := range fieldsOf(t) {
 		all = append(all, keyOf(f)+": …")
-		if ruleOf(f).has("required") {
+		if ruleOf(t, f).has("required") {
 			required = append(required, keyOf(f)+": …")
 		}
 	}

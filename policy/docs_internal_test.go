@@ -21,10 +21,10 @@ func keysOf(t reflect.Type) string {
 			continue
 		}
 		doc := meaningOf(t, f)
-		if one := ruleOf(f)["one"]; one != "" {
+		if one := ruleOf(t, f)["one"]; one != "" {
 			doc += " (" + strings.ReplaceAll(one, "|", ", ") + ")"
 		}
-		if ruleOf(f).has("required") {
+		if ruleOf(t, f).has("required") {
 			doc += "; required"
 		}
 		if doc == "" {

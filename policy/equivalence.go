@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -244,8 +243,7 @@ type noted struct {
 func (n *noted) Open(name string) (fs.File, error) {
 	path := filepath.Join(n.dir, filepath.FromSlash(name))
 	n.names = append(n.names, path)
-	data, err := readFile(path, mostBytes)
-	n.sum += fmt.Sprintf("%s %x %v\n", name, sha256.Sum256(data), err)
+	n.sum += sumOfFile(name, path, mostBytes)
 	return n.FS.Open(name)
 }
 
@@ -262,10 +260,10 @@ func untilStage(name string, end ending) llm.Stage {
 	}}
 }
 
-// standIn is the stack of a route in a role.
-func (n *onion) standIn(path, name string, stack llm.Caller) llm.Caller {
-	if end, ok := n.equal.until[path]; ok {
-		return llm.New(untilStage(name, end)).Then(stack)
+// standIn is the stack of a route in a role that no Fallback moves to, which would mind its end by itself.
+func (n *onion) standIn(r role, stack llm.Caller) llm.Caller {
+	if end, ok := n.equal.until[r.path]; ok {
+		return llm.New(untilStage(r.route, end)).Then(stack)
 	}
 	return stack
 }

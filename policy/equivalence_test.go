@@ -117,6 +117,59 @@ func TestTimeTakesARouteFromAWorkflow(t *testing.T) {
 	})
 }
 
+// An approval that has ended keeps a route from the roles to which no fallback moves: the long context, and the continuation of
+// an answer that broke off, whether answers are checked or not.
+func TestTimeTakesARouteFromEveryRole(t *testing.T) {
+	const routes = `
+---
+routes:
+  a: {provider: script, model: a, window: 100}
+  b:
+    provider: script
+    model: b
+    window: 1000
+    capabilities: [text, stream, prefill, json]
+    approvals: [{workflow: w, reasons: [context_overflow, interrupted_stream], by: ada, until: 2000-02-01}]
+`
+	const continues = "workflow: w\nretry: {max: 0}\nallowed_fallbacks: [{route: b, reasons: [interrupted_stream]}]\n" +
+		"stream: {on_interrupt: continue}\n"
+	broken := llmtest.Step{Deltas: []llm.Delta{{Text: `{"ans`}}, Err: &llm.Error{Class: llm.Interrupted}}
+	for name, test := range map[string]struct {
+		card, question, rest string
+	}{
+		"long context":               {"workflow: w\nlong_context: b\ncontract: {}", strings.Repeat("word ", 200), "long"},
+		"continuation":               {continues + "contract: {}", "hi", `wer": "x"}`},
+		"continuation of a contract": {continues + "contract: {output: {required_fields: [answer]}}", "hi", `wer": "x"}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := llmtest.Script(broken), llmtest.Script(llmtest.Text(test.rest))
+			s := load(t, test.card+routes, map[string]llm.Caller{"a": a, "b": b})
+			chat, err := s.Caller("w")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func() error {
+				_, err := chat.Call(t.Context(), &llm.Request{
+					Messages: []llm.Message{llm.User(test.question)}, Sink: func(llm.Delta) error { return nil },
+				})
+				return err
+			}
+			if err := ask(); err != nil || b.Count() != 1 {
+				t.Errorf("%s: approved, and got %v after %d calls", name, err, b.Count())
+			}
+			llmtest.Advance(time.Until(time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC)))
+			err = ask()
+			if err == nil || b.Count() != 1 {
+				t.Fatalf("%s: the approval has ended, and got %v after %d calls", name, err, b.Count())
+			}
+			rows := llm.AsError(err).Attempts
+			if last := rows[len(rows)-1]; last.Deployment != "b" || !strings.Contains(last.Skipped, "until 2000-02-01") {
+				t.Errorf("%s: the account does not say why b was not called: %+v", name, rows)
+			}
+		})
+	}
+}
+
 func TestAStandInThatDoesNotSatisfyIsRefused(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"window", "window: 2000", "window: 999", `policy.yaml:3:29: the route "b" does not satisfy the contract: input.window_tokens: the workflow demands at least 1000 tokens, the route states 999`},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/modelchain/llm/internal/near"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -103,56 +104,8 @@ func quoted(text string) string {
 
 // nearest is `did you mean "x"?` for the one of names that text may have been meant as, and "" if there is none.
 func nearest(text string, names []string) string {
-	if best := closest(text, names); best != "" {
+	if best := near.Word(text, names); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return ""
-}
-
-func closest(text string, names []string) string {
-	best, least := "", max(len(text)/3, 1)+1
-	if len(text) < 3 {
-		return "" // anything is near
-	}
-	for _, name := range names {
-		d := distance(plainWord(text), plainWord(name))
-		if len(text) > 3 && (strings.HasPrefix(name, text) || strings.HasPrefix(text, name)) {
-			d = min(d, 1)
-		}
-		if d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-func plainWord(s string) string {
-	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(s))
-}
-
-// distance is the least number of letters to insert, drop, change or swap that makes a of b.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[1] {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before, last, now := rows[0], rows[1], rows[2]
-		now[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			now[j] = min(last[j]+1, now[j-1]+1, last[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				now[j] = min(now[j], before[j-2]+1)
-			}
-		}
-		rows = [3][]int{last, now, before}
-	}
-	return rows[1][len(b)]
 }

@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,31 +54,8 @@ func (s *Set) Explain(workflow string) (string, error) {
 	if c.MaxAttempts > 0 {
 		state.Left.Attempts-- // the first one
 	}
-	b.WriteString(uncertainRows(middleware.Explain(state), state))
+	b.WriteString(middleware.Explain(state))
 	return b.String(), nil
-}
-
-// sent are the classes of failures after which the provider may have acted on the request, or has.
-var sent = []llm.Class{llm.Unknown, llm.Timeout, llm.Stalled, llm.BadOutput, llm.Interrupted}
-
-// uncertainRows is table, what [middleware.Explain] says of s, with the rows of classes that fail closed since their outcome is
-// not known and s is ReplayUnsafe: those say what the one beneath the classes says.
-func uncertainRows(table string, s middleware.State) string {
-	lines := strings.Split(table, "\n")
-	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "any, outcome unknown") })
-	at := strings.Index(lines[0], "actions, in order")
-	if i < 0 || at < 0 {
-		return table
-	}
-	for _, class := range sent {
-		d := middleware.Decide(middleware.Failure{Class: class, Behind: class, Commit: llm.CommitUnknown}, s)
-		row := fmt.Sprintf("%-*s", at, class)
-		if j := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, row) }); j >= 0 &&
-			d.Why == middleware.ReasonUncertain {
-			lines[j] = row + lines[i][at:]
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 func (s *Set) flow(workflow string) (*flow, error) {

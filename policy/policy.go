@@ -97,18 +97,19 @@ func (s *Set) Reload() error {
 	if err != nil {
 		return err
 	}
-	return s.load(files)
+	p := parse(files)
+	return s.load(p, sum(files, p))
 }
 
-func (s *Set) load(files []source) error {
-	before, p := s.now.Load(), parse(files)
-	keys := sum(files, p) // before the keys are read: a change in between is seen later
+// load takes what was read. contents is its sum, made before the keys are read: a change in between is seen later.
+func (s *Set) load(p *parsed, contents string) error {
+	before := s.now.Load()
 	next, err := build(p, &s.o, before)
 	s.schemas = p.schemas
 	if err != nil {
 		return err
 	}
-	next.contents, next.files = keys+sumOf(s.schemas), p.files
+	next.contents, next.files = contents+sumOf(s.schemas), p.files
 	s.mu.Lock()
 	for _, name := range next.order {
 		if s.workflows[name] == nil {
@@ -150,7 +151,7 @@ func build(p *parsed, o *Options, before *state) (*state, error) {
 }
 
 // flow builds a workflow, or keeps that of before if nothing has changed.
-func (st *state) flow(doc *document, continues []string, o *Options, before *state) *flow {
+func (st *state) flow(doc *document, continues []role, o *Options, before *state) *flow {
 	c, old := &doc.card, before.flows[doc.Workflow]
 	f := &flow{card: c, doc: doc.decoder, equal: &doc.equal}
 	text, _ := json.Marshal(c)             //nolint:errchkjson // texts and numbers

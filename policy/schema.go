@@ -96,16 +96,13 @@ func (g *generator) plain(t reflect.Type, r rule) object {
 func (g *generator) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
 	for _, f := range fieldsOf(t) {
-		r := ruleOf(f)
-		if t.PkgPath() != reflect.TypeFor[generator]().PkgPath() {
-			r["free"] = ""
-		}
+		r := ruleOf(t, f)
 		s := g.of(f.Type, r)
 		if doc := meaningOf(t, f); doc != "" {
 			s["description"] = strings.ToUpper(doc[:1]) + doc[1:] + "."
 		}
 		properties[keyOf(f)] = s
-		if ruleOf(f).has("required") {
+		if r.has("required") {
 			required = append(required, keyOf(f))
 		}
 	}

@@ -45,12 +45,13 @@ func (s *Set) look(last string) (now string, err error) {
 	if err != nil {
 		return "unreadable: " + err.Error(), err
 	}
-	keys := sum(files, parse(files))
-	if now = keys + sumOf(s.schemas); now == last {
+	p := parse(files)
+	contents := sum(files, p)
+	if now = contents + sumOf(s.schemas); now == last {
 		return now, nil
 	}
-	err = s.load(files)
-	return keys + sumOf(s.schemas), err
+	err = s.load(p, contents)
+	return contents + sumOf(s.schemas), err
 }
 
 // keyFile is the path of the file that holds the key.
@@ -71,8 +72,7 @@ func sum(files []source, p *parsed) string {
 		if r.Key == nil || r.Key.File == "" {
 			continue
 		}
-		data, err := readFile(r.keyFile(), mostKey)
-		fmt.Fprintf(&b, "%s %x %v\n", r.name, sha256.Sum256(data), err)
+		b.WriteString(sumOfFile(r.name, r.keyFile(), mostKey))
 	}
 	return b.String()
 }
@@ -81,8 +81,13 @@ func sum(files []source, p *parsed) string {
 func sumOf(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
-		data, err := readFile(name, mostBytes)
-		fmt.Fprintf(&b, "%s %x %v\n", name, sha256.Sum256(data), err)
+		b.WriteString(sumOfFile(name, name, mostBytes))
 	}
 	return b.String()
+}
+
+// sumOfFile is a line with a name and the sum of the file at path, or why it cannot be read.
+func sumOfFile(name, path string, most int64) string {
+	data, err := readFile(path, most)
+	return fmt.Sprintf("%s %x %v\n", name, sha256.Sum256(data), err)
 }

@@ -64,6 +64,34 @@ func changed(t *testing.T, old, with string) fs.FS {
 	return out
 }
 
+// What is proved is the workflow of examples/support-workflow: its card and this one differ in times only.
+func TestTheCardIsThatOfTheSupportWorkflow(t *testing.T) {
+	theirs, err := os.ReadFile("../support-workflow/support.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := fs.ReadFile(cards, "support.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := withoutTimes(string(theirs)), withoutTimes(string(ours)); a != b || !strings.Contains(a, "\nfail_closed_on: ") {
+		t.Errorf("that of the support workflow has\n%s\nthis one\n%s", a, b)
+	}
+}
+
+// withoutTimes is a card without its comments and the keys that hold nothing but times.
+func withoutTimes(card string) string {
+	var b strings.Builder
+	for line := range strings.Lines(card) {
+		switch key, _, _ := strings.Cut(line, ":"); {
+		case strings.HasPrefix(line, "#"), key == "max_elapsed_ms", key == "cooldown", key == "timeouts":
+		default:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 func TestACardThatApprovesTooMuchFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -23,6 +23,7 @@ var layout = []place{
 	{dir: "."},
 	{dir: "internal/wire", ours: []string{"."}},
 	{dir: "internal/rough", ours: []string{"."}},
+	{dir: "internal/near"},
 	{dir: "classify", ours: []string{".", "internal/wire"}},
 	{dir: "middleware", ours: []string{".", "classify", "internal/rough"}, others: []string{
 		"github.com/cenkalti/backoff/v4", "golang.org/x/time/rate",
@@ -40,9 +41,11 @@ var layout = []place{
 	{dir: "adapters/*", ours: []string{".", "internal/adapter", "internal/wire"}},
 	// classify: a scripted failure is given as what a provider sent, and has the class that the real table finds.
 	// whatlanggo: tells the language of an answer; it is small and imports nothing.
-	{dir: "llmtest", ours: []string{".", "middleware", "classify"}, others: []string{"github.com/abadojack/whatlanggo"}},
+	{dir: "llmtest", ours: []string{".", "middleware", "classify", "internal/near"}, others: []string{
+		"github.com/abadojack/whatlanggo",
+	}},
 	{dir: "tools", ours: []string{"."}, others: []string{"github.com/gowebpki/jcs"}},
-	{dir: "policy", ours: []string{".", "middleware", "tokens", "classify", "adapters/openai"}},
+	{dir: "policy", ours: []string{".", "middleware", "tokens", "classify", "adapters/openai", "internal/near"}},
 	{dir: "stores/*", ours: []string{".", "middleware", "tools"}},
 	{dir: "queue/*", ours: []string{".", "middleware"}},
 	{dir: "internal/house", free: true},
