@@ -27,26 +27,23 @@ type missing string
 
 func (m missing) Error() string { return string(m) }
 
-// shared is the server of this test binary, which ends with the process, however that ends: see start.
+// shared is the server of this test binary, which ends with the process, however that ends, or with the last reference to
+// what start returns.
 //
 //nolint:gochecknoglobals // one server for all tests of a binary
-var shared = sync.OnceValues(func() (string, error) {
+var shared = sync.OnceValues(func() (*Server, error) {
 	if address := os.Getenv(envServer); address != "" {
-		return address, nil
+		return &Server{URL: address}, nil
 	}
-	s, err := start()
-	if err != nil {
-		return "", err
-	}
-	return s.URL, nil
+	return start()
 })
 
 // Start is the address of a server that other tests use too, and a namespace of which no other test knows.
 func Start(tb testing.TB) (url, namespace string) {
 	tb.Helper()
-	url, err := shared()
+	s, err := shared()
 	check(tb, err)
-	return url, "test-" + strings.ToLower(rand.Text())
+	return s.URL, "test-" + strings.ToLower(rand.Text())
 }
 
 // Own is a server for this test alone, which ends with it.

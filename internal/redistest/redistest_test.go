@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,6 +74,12 @@ func TestTestsShareAServerAndNoNamespace(t *testing.T) {
 	b, nsB := redistest.Start(t)
 	if a != b || nsA == nsB {
 		t.Errorf("%s and %s, want one server and two namespaces", nsA, nsB)
+	}
+	runtime.GC() // which closes what nobody holds
+	runtime.GC()
+	c, r := dial(t, a)
+	if got := say(t, c, r, "PING"); got != "+PONG" {
+		t.Errorf("the server says %q", got)
 	}
 }
 
