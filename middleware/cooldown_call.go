@@ -119,6 +119,7 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 
 // takeProbe makes the caller the probe of all that is due, or says what still rests.
 func (s *cooldown) takeProbe() (*probeGate, *llm.Error) {
+	var wait storeWait
 	for {
 		now := time.Now()
 		p := &probeGate{s: s}
@@ -132,10 +133,10 @@ func (s *cooldown) takeProbe() (*probeGate, *llm.Error) {
 				p.gen[i], p.id[i], taken = c.take(now)
 			}
 		}
-		if taken {
+		if taken && s.all.fleet.grants(p, &wait) {
 			return p, nil
 		}
-		s.free(&p.restPass) // another call was faster
+		s.free(&p.restPass) // another call was faster, here or elsewhere
 	}
 }
 
