@@ -122,7 +122,7 @@ type route struct {
 }
 
 func (f *fallback) newRoute(i int, c llm.Caller) route {
-	rt := route{Caller: c, budget: NewRetryBudget(f.cfg.Budget)}
+	rt := route{Caller: c}
 	if r, ok := c.(*Route); ok && r != nil {
 		c = *r
 	}
@@ -155,6 +155,11 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 		rt.label = rt.only.Name
 		rt.cooldowns = cooldownsIn(rt.node, rt.only)
 	}
+	budget := f.cfg.Budget
+	if budget.Shared != nil {
+		budget.Name += "/" + rt.label
+	}
+	rt.budget = NewRetryBudget(budget)
 	return rt
 }
 

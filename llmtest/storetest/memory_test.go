@@ -29,3 +29,24 @@ func TestCooldownsInMemory(t *testing.T) {
 		},
 	})
 }
+
+func TestBucketsInMemory(t *testing.T) {
+	var mu sync.Mutex
+	worlds := map[string]*storetest.Buckets{}
+	of := func(world string) *storetest.Buckets {
+		mu.Lock()
+		defer mu.Unlock()
+		if worlds[world] == nil {
+			worlds[world] = storetest.NewBuckets()
+		}
+		return worlds[world]
+	}
+	storetest.TestBuckets(t, storetest.BucketsTest{
+		Open: func(_ *testing.T, world string) middleware.BucketStore { return of(world) },
+		Lose: func(_ *testing.T, world string) { of(world).Lose() },
+		Down: func(_ *testing.T, world string) func() {
+			of(world).Fail(errors.New("down"))
+			return func() { of(world).Fail(nil) }
+		},
+	})
+}

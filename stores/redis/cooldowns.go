@@ -67,14 +67,18 @@ func (c *cooldowns) cooldownArgs(key middleware.CooldownKey, o *cooldownOp) []st
 // plain is a name that a key can show.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._@/-]{1,80}$`)
 
-// key is where a rest is. The braces choose its place in a cluster; a digest begins with what no name has.
-func (c *cooldowns) key(k middleware.CooldownKey) string {
-	name := k.Name
-	if !plain.MatchString(name) {
-		sum := sha256.Sum256([]byte(name))
-		name = "~" + hex.EncodeToString(sum[:16])
+// shown is name in a key: itself or a digest, which begins with what no name has.
+func shown(name string) string {
+	if plain.MatchString(name) {
+		return name
 	}
-	return c.channel + ":{" + k.Scope.String() + ":" + name + "}"
+	sum := sha256.Sum256([]byte(name))
+	return "~" + hex.EncodeToString(sum[:16])
+}
+
+// key is where a rest is. The braces choose its place in a cluster.
+func (c *cooldowns) key(k middleware.CooldownKey) string {
+	return c.channel + ":{" + k.Scope.String() + ":" + shown(k.Name) + "}"
 }
 
 func (c *cooldowns) run(ctx context.Context, key middleware.CooldownKey, o *cooldownOp) (middleware.SharedCooldown, error) {
@@ -194,7 +198,10 @@ func (c *cooldowns) Watch(ctx context.Context, watching func(), changed func(mid
 	}
 }
 
-var errCooldown = errors.New("redisstore: what Redis says of a cooldown cannot be read: another version may write to this namespace")
+var (
+	errCooldown = errors.New("redisstore: what Redis says of a cooldown cannot be read: another version may write to this namespace")
+	errBucket   = errors.New("redisstore: what Redis says of a bucket cannot be read: another version may write to this namespace")
+)
 
 // decodeCooldown reads what the script answers: texts, each after its length in bytes.
 func decodeCooldown(answer string) (s middleware.SharedCooldown, err error) {

@@ -79,6 +79,41 @@ func TestCooldownsKeepTheRules(t *testing.T) {
 	})
 }
 
+func TestBucketsKeepTheRules(t *testing.T) {
+	server := redistest.Own(t)
+	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
+	storetest.TestBuckets(t, storetest.BucketsTest{
+		Open: func(t *testing.T, world string) middleware.BucketStore {
+			t.Helper()
+			return open(t, config(world)).Buckets()
+		},
+		Lose: func(t *testing.T, world string) {
+			t.Helper()
+			do(t, open(t, config(world)), "FLUSHALL")
+		},
+		Down: func(t *testing.T, _ string) func() {
+			t.Helper()
+			server.Pause(t)
+			return func() { server.Resume(t) }
+		},
+	})
+	s := open(t, config("ttl"))
+	if _, err := s.Buckets().Exchange(t.Context(), middleware.BucketNews{
+		Name: "b", Replica: "r", Number: 1, Capacity: time.Hour, Taken: time.Minute,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := do(t, s, "KEYS", "ttl:*").AsStrSlice()
+	if err != nil || len(keys) != 3 {
+		t.Errorf("the keys of a bucket are %q, %v", keys, err)
+	}
+	for _, key := range keys {
+		if ttl, err := do(t, s, "PTTL", key).AsInt64(); err != nil || ttl <= 0 || ttl > 120_000 {
+			t.Errorf("%s expires in %d ms (%v)", key, ttl, err)
+		}
+	}
+}
+
 // namespaceOf makes a world a namespace.
 func namespaceOf(world string) string {
 	b := []byte(world)
