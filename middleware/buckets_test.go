@@ -176,7 +176,7 @@ func TestBucketsOfOneNameAreOneBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bucketsOf(t, storetest.NewBuckets())
 		cfg := middleware.RetryBudgetConfig{Shared: b, Name: "a"}
-		if middleware.NewRetryBudget(cfg) != middleware.NewRetryBudget(cfg) {
+		if a, again := middleware.NewRetryBudget(cfg), middleware.NewRetryBudget(cfg); a != again {
 			t.Error("two budgets of one name and settings")
 		}
 		if middleware.NewRetryBudget(cfg) == middleware.NewRetryBudget(middleware.RetryBudgetConfig{

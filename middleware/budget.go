@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -26,6 +27,10 @@ type BudgetConfig struct {
 	// Counter counts the input that is reserved for. nil: a token for every three bytes of text, and 1500 for each image, file
 	// or audio, which costs no time.
 	Counter llm.TokenCounter
+	// Shared shares a budget of NewBudget with all processes that use the same store and the same Workflow, which is the id of
+	// this piece of work and must be set. All of them should give it the same ceilings. nil: it is this process's own.
+	Shared   *Spends
+	Workflow string
 }
 
 // A Budget is the ledger of a workflow: what it may spend, what it has spent, and what is reserved for the attempts under
@@ -38,11 +43,20 @@ type Budget struct {
 	mu       sync.Mutex
 	spent    llm.Spending
 	reserved llm.Spending
+
+	elsewhere llm.Spending // what others have spent and reserved, as far as known
+	shared    budgetShare
 }
 
-// NewBudget is a budget of which nothing is spent. It panics on negative amounts and without any ceiling.
+func (b *Budget) start() time.Time { return b.began.Add(-time.Duration(b.shared.older.Load())) }
+
+// NewBudget is a budget of which nothing is spent, or with Shared what its workflow has spent, which is asked for before its
+// first attempt. It panics on negative amounts, without any ceiling, and on Shared without a Workflow.
 func NewBudget(cfg BudgetConfig) *Budget {
 	cfg.check()
+	if cfg.Shared != nil && cfg.Workflow == "" {
+		panic("llm/middleware: Budget: it is Shared and has no Workflow; processes know it by that")
+	}
 	return &Budget{cfg: cfg, began: time.Now()}
 }
 
@@ -93,9 +107,13 @@ func (b *Budget) Stage() llm.Stage {
 	return budgetStage(b.cfg, func(*llm.Request) *Budget { return b })
 }
 
-// EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent.
+// EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent. It panics on Shared,
+// too: a call is made in one process.
 func EachBudget(cfg BudgetConfig) llm.Stage {
 	cfg.check()
+	if cfg.Shared != nil {
+		panic("llm/middleware: EachBudget: a budget of one call cannot be Shared; make one with NewBudget for each workflow")
+	}
 	return budgetStage(cfg, func(r *llm.Request) *Budget { return &Budget{cfg: cfg, began: time.Now(), spent: r.Spent} })
 }
 
@@ -121,7 +139,7 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	}
 	b, limited := s.of(req), ctx
 	if s.cfg.Elapsed > 0 {
-		end := b.began.Add(s.cfg.Elapsed)
+		end := b.start().Add(s.cfg.Elapsed)
 		if theirs, ok := ctx.Deadline(); !ok || end.Before(theirs) {
 			over := limit(llm.Exhausted, "the budget's %v ran out", s.cfg.Elapsed)
 			over.Err = context.DeadlineExceeded
@@ -139,19 +157,23 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 	return resp, nil
 }
 
-// Spent is what was spent so far, without what is reserved for attempts under way.
+// Spent is what was spent so far, without what is reserved for attempts under way. With Shared it is what all have spent, as far
+// as this process knows, and what the others have reserved.
 func (b *Budget) Spent() llm.Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.spent
+	return b.spent.Add(b.elsewhere)
 }
 
 // Charge adds what was spent elsewhere on the same work, such as the attempts of an upstream client (see
 // [UpstreamAttempts]). It may exceed a ceiling; then nothing more is started.
 func (b *Budget) Charge(s llm.Spending) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.spent = b.spent.Add(s)
+	b.mu.Unlock()
+	if b.cfg.Shared != nil {
+		b.cfg.Shared.settle(b, rand.Text(), llm.Spending{}, s, true)
+	}
 }
 
 // String is what is spent of what: "2 of 3 attempts, 1200 of 5000 tokens, $0.0031 of $0.02".
@@ -173,7 +195,7 @@ func (b *Budget) String() string {
 		add("$%.4g of $%.4g", s.CostUSD, b.cfg.CostUSD)
 	}
 	if b.cfg.Elapsed > 0 {
-		add("%v of %v", shortly(time.Since(b.began)), b.cfg.Elapsed)
+		add("%v of %v", shortly(time.Since(b.start())), b.cfg.Elapsed)
 	}
 	return text
 }

@@ -40,7 +40,7 @@ func (b *Budget) attemptsLeft() int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.cfg.Attempts - b.spent.Attempts - b.reserved.Attempts
+	return b.cfg.Attempts - b.used().Attempts
 }
 
 // Start reserves for an attempt.
@@ -52,7 +52,14 @@ func (g *budgetGate) Start(ctx context.Context, r *llm.Request, d *llm.Deploymen
 		return ctx, err
 	}
 	g.reserved = g.reserved.Add(want)
-	return ctx, nil
+	if g.cfg.Shared == nil || g.reserveShared(ctx, a, want) {
+		return ctx, nil
+	}
+	g.reserved = g.reserved.Add(negative(want))
+	if err := g.fits(want, d, a.Start); err != nil {
+		return ctx, err
+	}
+	return ctx, g.no(d, "the rest of the budget is reserved for an attempt of another process")
 }
 
 // End settles what Start reserved.
@@ -72,9 +79,13 @@ func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment,
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reserved = g.reserved.Add(llm.Spending{Attempts: -want.Attempts, Tokens: -want.Tokens, CostUSD: -want.CostUSD})
+	g.reserved = g.reserved.Add(negative(want))
 	g.spent = g.spent.Add(is)
+	g.settleShared(a, want, is)
 }
+
+// used is what is spent and reserved. The caller holds mu.
+func (b *Budget) used() llm.Spending { return b.spent.Add(b.reserved).Add(b.elsewhere) }
 
 func (b *Budget) price(d *llm.Deployment) llm.Price {
 	if d.Price == (llm.Price{}) {
@@ -117,29 +128,31 @@ func (g *budgetGate) input(ctx context.Context, r *llm.Request) int {
 
 // fits is called with mu held.
 func (b *Budget) fits(want llm.Spending, d *llm.Deployment, at time.Time) error {
-	c := &b.cfg
-	no := func(format string, args ...any) error {
-		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
-		if d != nil {
-			e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
-		}
-		return e
-	}
+	c, used := &b.cfg, b.used()
+	no := func(format string, args ...any) error { return b.no(d, format, args...) }
 	switch {
-	case c.Attempts > 0 && b.spent.Attempts+b.reserved.Attempts+want.Attempts > c.Attempts:
+	case c.Attempts > 0 && used.Attempts+want.Attempts > c.Attempts:
 		return no("the budget's %d attempts are used", c.Attempts)
-	case c.Elapsed > 0 && at.Sub(b.began) >= c.Elapsed:
+	case c.Elapsed > 0 && at.Sub(b.start()) >= c.Elapsed:
 		return no("the budget's %v are over", c.Elapsed)
-	case c.Tokens > 0 && b.spent.Tokens+b.reserved.Tokens+want.Tokens > c.Tokens:
+	case c.Tokens > 0 && used.Tokens+want.Tokens > c.Tokens:
 		return no("up to %d tokens do not fit the %d left of the budget's %d", want.Tokens,
-			max(c.Tokens-b.spent.Tokens-b.reserved.Tokens, 0), c.Tokens)
+			max(c.Tokens-used.Tokens, 0), c.Tokens)
 	case c.CostUSD == 0 || d == nil:
 		return nil
 	case b.price(d) == (llm.Price{}):
 		return no("its price is not known and the budget is in US dollars; set Deployment.Price or BudgetConfig.Price")
-	case want.CostUSD > 0 && b.spent.CostUSD+b.reserved.CostUSD+want.CostUSD > c.CostUSD:
+	case want.CostUSD > 0 && used.CostUSD+want.CostUSD > c.CostUSD:
 		return no("up to $%.4g do not fit the $%.4g left of the budget's $%.4g", want.CostUSD,
-			max(c.CostUSD-b.spent.CostUSD-b.reserved.CostUSD, 0), c.CostUSD)
+			max(c.CostUSD-used.CostUSD, 0), c.CostUSD)
 	}
 	return nil
+}
+
+func (b *Budget) no(d *llm.Deployment, format string, args ...any) error {
+	e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
+	if d != nil {
+		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
+	}
+	return e
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
@@ -151,7 +152,7 @@ func (f *fleet) hear() {
 		f.watching = false
 		f.mu.Unlock()
 		if err == nil {
-			err = fmt.Errorf("watching ended")
+			err = errors.New("watching ended")
 		}
 		f.health.note(storeWatch, err)
 		f.pause(storePause(failed))

@@ -3,7 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -165,7 +165,7 @@ func bucketRace(s *bucketsSuite) {
 	var all sync.WaitGroup
 	for i := range 30 {
 		all.Go(func() {
-			n := middleware.BucketNews{Name: "b", Replica: fmt.Sprint(i), Number: 1, Capacity: time.Hour, Taken: time.Minute}
+			n := middleware.BucketNews{Name: "b", Replica: strconv.Itoa(i), Number: 1, Capacity: time.Hour, Taken: time.Minute}
 			if _, err := stores[i%2].Exchange(s.Context(), n); err != nil {
 				s.Error(err)
 			}
@@ -178,7 +178,7 @@ func bucketRace(s *bucketsSuite) {
 func bucketReplicas(s *bucketsSuite) {
 	for i := range 5 {
 		for n := range 2 {
-			if got := s.exchange(fmt.Sprint(i), uint64(n+1), 0); got.Replicas != i+1 {
+			if got := s.exchange(strconv.Itoa(i), uint64(n+1), 0); got.Replicas != i+1 {
 				s.Errorf("%d replicas, want %d", got.Replicas, i+1)
 			}
 		}
@@ -232,7 +232,8 @@ func bucketLost(s *bucketsSuite) {
 }
 
 func bucketNames(s *bucketsSuite) {
-	for i, name := range []string{"", "{b}", "b ", "}{", "b:replicas", "b:said:a", "\x00", "\xff", "模型", strings.Repeat("x", 10_000)} {
+	names := []string{"", "{b}", "b ", "}{", "b:replicas", "b:said:a", "\x00", "\xff", "模型", strings.Repeat("x", 10_000)}
+	for i, name := range names {
 		n := middleware.BucketNews{Name: name, Replica: name, Number: 1, Capacity: time.Hour, Taken: time.Duration(i+1) * time.Minute}
 		got, err := s.store.Exchange(s.Context(), n)
 		if err != nil || got.Replicas != 1 {

@@ -99,7 +99,9 @@ func (s *cooldownsSuite) end(base uint64, ago time.Duration, force bool) middlew
 }
 
 func fresh(base uint64, left time.Duration, why string) middleware.CooldownNews {
-	return middleware.CooldownNews{Base: base, Fresh: true, Left: left, Cause: middleware.CooldownCause{Class: llm.Overloaded, Why: why}}
+	return middleware.CooldownNews{
+		Base: base, Fresh: true, Left: left, Cause: middleware.CooldownCause{Class: llm.Overloaded, Why: why},
+	}
 }
 
 func laterEnd(s *cooldownsSuite) {
@@ -112,8 +114,10 @@ func laterEnd(s *cooldownsSuite) {
 	if d := longest.Until.Sub(long.Until); d < 59*time.Minute || longest.Gen != long.Gen || longest.Cause.Why != "longest" {
 		s.Errorf("1h made 2h is %v longer, in generation %d of %d, because of %q", d, longest.Gen, long.Gen, longest.Cause.Why)
 	}
-	if failed := s.rest(fresh(long.Gen, time.Minute, "a failed probe")); failed.Until.Before(longest.Until) || failed.Gen <= long.Gen {
-		s.Errorf("a failed probe shortened the rest by %v, in generation %d after %d", longest.Until.Sub(failed.Until), failed.Gen, long.Gen)
+	failed := s.rest(fresh(long.Gen, time.Minute, "a failed probe"))
+	if failed.Until.Before(longest.Until) || failed.Gen <= long.Gen {
+		s.Errorf("a failed probe shortened the rest by %v, in generation %d after %d", longest.Until.Sub(failed.Until),
+			failed.Gen, long.Gen)
 	}
 }
 
@@ -127,7 +131,8 @@ func ownClock(s *cooldownsSuite) {
 	if got.Failed != 3 || got.Cause != n.Cause || !got.Resting || got.CooldownKey != cooldownKey {
 		s.Errorf("it kept %+v of %+v", got, n)
 	}
-	if again := s.read(); again.Now.Before(got.Now) || !again.Until.Equal(got.Until) || again.Gen != got.Gen || again.Cause != n.Cause {
+	again := s.read()
+	if again.Now.Before(got.Now) || !again.Until.Equal(got.Until) || again.Gen != got.Gen || again.Cause != n.Cause {
 		s.Errorf("read %+v after %+v", again, got)
 	}
 }
@@ -273,7 +278,8 @@ func freedProbe(s *cooldownsSuite) {
 func saidTwice(s *cooldownsSuite) {
 	n := fresh(0, time.Minute, "x")
 	once := s.rest(n)
-	if twice := s.rest(n); twice.Gen != once.Gen || twice.Failed != once.Failed || twice.Until.Sub(once.Until) > twice.Now.Sub(once.Now) {
+	twice := s.rest(n)
+	if twice.Gen != once.Gen || twice.Failed != once.Failed || twice.Until.Sub(once.Until) > twice.Now.Sub(once.Now) {
 		s.Errorf("the same rest noted twice is %+v after %+v", twice, once)
 	}
 	s.end(once.Gen, 0, false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,8 @@ func watched(s *cooldownsSuite) {
 	}
 	rest := s.rest(fresh(0, 0, "x"))
 	want := []middleware.SharedCooldown{rest}
-	want = append(want, s.probe(rest.Gen, "t", time.Hour), s.must(s.store.Free(s.Context(), cooldownKey, "t")), s.end(rest.Gen, 0, false))
+	want = append(want, s.probe(rest.Gen, "t", time.Hour))
+	want = append(want, s.must(s.store.Free(s.Context(), cooldownKey, "t")), s.end(rest.Gen, 0, false))
 	s.end(rest.Gen, 0, false) // no change
 	for i, w := range want {
 		select {
@@ -76,7 +78,7 @@ func raced(s *cooldownsSuite) {
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			n := fresh(0, time.Duration(i+1)*time.Minute, fmt.Sprint(i))
+			n := fresh(0, time.Duration(i+1)*time.Minute, strconv.Itoa(i))
 			if _, err := stores[i%2].Rest(s.Context(), cooldownKey, n); err != nil {
 				s.Error(err)
 			}
@@ -123,8 +125,8 @@ func manyNames(s *cooldownsSuite) {
 
 func hostileNames(s *cooldownsSuite) {
 	names := []string{
-		"", " ", "a", "A", "a ", "{a}", "}{", "{", "a:b", "itself:a", "a\x00b", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "*", "?", "[a]",
-		"\xff\xfe", "%s%n", "../a", "a/b", "~a", "ß", "模型", "'; return redis.call('FLUSHALL') --", "\u202e", "7:a",
+		"", " ", "a", "A", "a ", "{a}", "}{", "{", "a:b", "itself:a", "a\x00b", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n",
+		"*", "?", "[a]", "\xff\xfe", "%s%n", "../a", "a/b", "~a", "ß", "模型", "'; return redis.call('FLUSHALL') --", "\u202e", "7:a",
 		strings.Repeat("x", 10_000), strings.Repeat("x", 10_001),
 	}
 	var keys []middleware.CooldownKey

@@ -50,3 +50,16 @@ func TestBucketsInMemory(t *testing.T) {
 		},
 	})
 }
+
+func TestSpendsInMemory(t *testing.T) {
+	var mu sync.Mutex
+	worlds := map[string]*storetest.Spends{}
+	storetest.TestSpends(t, storetest.SpendsTest{Open: func(_ *testing.T, world string) middleware.SpendStore {
+		mu.Lock()
+		defer mu.Unlock()
+		if worlds[world] == nil {
+			worlds[world] = storetest.NewSpends()
+		}
+		return worlds[world]
+	}})
+}
