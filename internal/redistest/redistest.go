@@ -46,10 +46,10 @@ func Start(tb testing.TB) (url, namespace string) {
 	return s.URL, "test-" + strings.ToLower(rand.Text())
 }
 
-// Own is a server for this test alone, which ends with it.
-func Own(tb testing.TB) *Server {
+// Own is a server for this test alone, which ends with it. Each of conf is a line of its configuration.
+func Own(tb testing.TB, conf ...string) *Server {
 	tb.Helper()
-	s, err := start()
+	s, err := start(conf...)
 	check(tb, err)
 	tb.Cleanup(func() {
 		if err := s.end(); err != nil {

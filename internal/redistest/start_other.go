@@ -24,6 +24,6 @@ func (s *Server) Restart(tb testing.TB) { tb.Fatal("redistest: servers are start
 
 func (s *Server) end() error { return nil }
 
-func start() (*Server, error) {
+func start(...string) (*Server, error) {
 	return nil, missing(envServer + " is not set, and servers are started on Unix alone")
 }

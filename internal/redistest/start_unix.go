@@ -48,6 +48,7 @@ type Server struct {
 	cmd   *exec.Cmd
 	pid   int
 	alive io.Closer // the pipe whose end ends the server
+	conf  []string
 }
 
 // Pause stops the process with SIGSTOP: connections stay, and nothing answers.
@@ -76,7 +77,7 @@ func (s *Server) Restart(tb testing.TB) {
 		_ = s.end() // its process is gone
 		password, _ := u.User.Password()
 		var next *Server
-		if next, err = startOn(u.Port(), password); err == nil {
+		if next, err = startOn(u.Port(), password, s.conf); err == nil {
 			*s = *next
 		}
 	}
@@ -94,7 +95,7 @@ func (s *Server) signal(tb testing.TB, sig syscall.Signal) {
 
 func (s *Server) end() error { return errors.Join(s.alive.Close(), s.cmd.Wait()) }
 
-func start() (*Server, error) {
+func start(conf ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, missing(envServer + " is not set, and redis-server is not on the PATH; install Redis")
 	}
@@ -104,7 +105,7 @@ func start() (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := startOn(strconv.Itoa(port), rand.Text())
+		s, err := startOn(strconv.Itoa(port), rand.Text(), conf)
 		if err == nil {
 			return s, nil
 		}
@@ -113,12 +114,13 @@ func start() (*Server, error) {
 	return nil, failed
 }
 
-func startOn(port, password string) (*Server, error) {
+func startOn(port, password string, more []string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		return nil, err
 	}
 	conf := fmt.Sprintf("bind 127.0.0.1\nport %s\nrequirepass %s\nsave \"\"\nappendonly no\n", port, password)
+	conf += strings.Join(more, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -145,5 +147,5 @@ func startOn(port, password string) (*Server, error) {
 	u := url.URL{
 		Scheme: "redis", User: url.UserPassword("", password), Host: net.JoinHostPort("127.0.0.1", port), Path: "/0",
 	}
-	return &Server{URL: u.String(), cmd: c, pid: pid, alive: stdin}, nil
+	return &Server{URL: u.String(), cmd: c, pid: pid, alive: stdin, conf: more}, nil
 }

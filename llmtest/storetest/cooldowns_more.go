@@ -40,9 +40,9 @@ func watched(s *cooldownsSuite) {
 		s.Fatalf("watching ended: %v", err)
 	}
 	rest := s.rest(fresh(0, 0, "x"))
-	want := []middleware.SharedCooldown{rest}
-	want = append(want, s.probe(rest.Gen, "t", time.Hour))
-	want = append(want, s.must(s.store.Free(s.Context(), cooldownKey, "t")), s.end(rest.Gen, 0, false))
+	want := []middleware.SharedCooldown{
+		rest, s.probe(rest.Gen, "t", time.Hour), s.must(s.store.Free(s.Context(), cooldownKey, "t")), s.end(rest.Gen, 0, false),
+	}
 	s.end(rest.Gen, 0, false) // no change
 	for i, w := range want {
 		select {

@@ -3,8 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -195,7 +195,7 @@ func spendRace(s *spendsSuite) {
 	n := 0
 	for i := range 40 {
 		all.Go(func() {
-			_, fits, err := stores[i%2].Reserve(s.Context(), "w", fmt.Sprint(i), spending(1, 10, 0.001), spending(7, 0, 0))
+			_, fits, err := stores[i%2].Reserve(s.Context(), "w", strconv.Itoa(i), spending(1, 10, 0.001), spending(7, 0, 0))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -225,7 +225,7 @@ func spendCeilings(s *spendsSuite) {
 		{spending(1, 1, 0), spending(2, 0, 0.1), true}, // what is free fits where the money is spent
 		{spending(9, 9, 9), llm.Spending{}, true},
 	} {
-		if _, fits := s.reserve(fmt.Sprint(i), c.want, c.ceiling); fits != c.fits {
+		if _, fits := s.reserve(strconv.Itoa(i), c.want, c.ceiling); fits != c.fits {
 			s.Errorf("%+v under %+v: %v", c.want, c.ceiling, fits)
 		}
 	}

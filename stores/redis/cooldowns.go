@@ -182,8 +182,7 @@ func (c *cooldowns) Watch(ctx context.Context, watching func(), changed func(mid
 			s, err := decodeCooldown(m)
 			if err != nil {
 				cancel(err)
-				<-done
-				return err
+				return errors.Join(err, <-done)
 			}
 			changed(s)
 		case err := <-done:

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -10,38 +11,45 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-// BenchmarkCooldownOfACallThatSucceeds is the whole stage around a model that costs nothing, with rests of this process alone
-// and with shared ones.
+// benchLeaf is a deployment that costs nothing.
+type benchLeaf struct{ answer *llm.Response }
+
+func (l *benchLeaf) Call(context.Context, *llm.Request) (*llm.Response, error) { return l.answer, nil }
+
+func (*benchLeaf) Describe() llm.Node {
+	return llm.Node{Name: "d", Deployment: &llm.Deployment{Name: "d", Quota: "q", Credential: "k"}}
+}
+
+// BenchmarkCooldownOfACallThatSucceeds is the stage with what it needs for itself, around a deployment that costs nothing: with
+// rests of this process alone, and with shared ones.
 func BenchmarkCooldownOfACallThatSucceeds(b *testing.B) {
-	answer := &llm.Response{Parts: []llm.Part{llm.Text("ok")}}
-	model := llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) { return answer, nil })
 	req := &llm.Request{Messages: []llm.Message{llm.User("hi")}}
 	run := func(b *testing.B, cfg middleware.CooldownConfig) {
 		b.Helper()
 		c := middleware.NewCooldowns(cfg)
 		b.Cleanup(func() { _ = c.Close() })
-		stage := c.Stage().Wrap(&llm.Deployment{Name: "d", Quota: "q", Credential: "k", Caller: model})
-		bare := &llm.Deployment{Name: "bare", Caller: model}
-		for name, chat := range map[string]llm.Caller{"stage": stage, "none": bare} {
-			b.Run(name, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
+		chat := c.Stage().Wrap(&benchLeaf{&llm.Response{Parts: []llm.Part{llm.Text("ok")}}})
+		if err := c.Sync(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.Run("1 goroutine", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := chat.Call(b.Context(), req); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("8 goroutines", func(b *testing.B) {
+			b.SetParallelism(max(8/runtime.GOMAXPROCS(0), 1))
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
 					if _, err := chat.Call(b.Context(), req); err != nil {
-						b.Fatal(err)
+						b.Error(err)
 					}
 				}
 			})
-			b.Run(name+"/8 goroutines", func(b *testing.B) {
-				b.SetParallelism(8)
-				b.RunParallel(func(p *testing.PB) {
-					for p.Next() {
-						if _, err := chat.Call(b.Context(), req); err != nil {
-							b.Error(err)
-						}
-					}
-				})
-			})
-		}
+		})
 	}
 	b.Run("alone", func(b *testing.B) { run(b, middleware.CooldownConfig{}) })
 	b.Run("shared", func(b *testing.B) {

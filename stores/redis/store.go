@@ -105,7 +105,7 @@ func withDefaults(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.PipelineMultiplex == 0 {
 		o.PipelineMultiplex = -1 // one connection: ten thousand replicas share a server
 	}
-	if dial := o.DialCtxFn; dial == nil && o.DialFn == nil { //nolint:staticcheck // who has set it means it
+	if o.DialCtxFn == nil && o.DialFn == nil {
 		o.DialCtxFn = patiently
 	}
 	return o
