@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"sync"
@@ -27,6 +28,10 @@ type BudgetConfig struct {
 	// Counter counts the input that is reserved for. nil: a token for every three bytes of text, and 1500 for each image, file
 	// or audio, which costs no time.
 	Counter llm.TokenCounter
+	// Shared shares a budget of NewBudget with all processes that use the same store and the same Workflow, which is the id of
+	// this piece of work and must be set. All of them should give it the same ceilings. nil: it is this process's own.
+	Shared   *Spends
+	Workflow string
 }
 
 // A Budget is the ledger of a workflow: what it may spend, what it has spent, and what is reserved for the attempts under
@@ -39,12 +44,21 @@ type Budget struct {
 	mu       sync.Mutex
 	spent    llm.Spending
 	reserved llm.Spending
+
+	elsewhere llm.Spending // what others have spent and reserved, as far as known
+	shared    budgetShare
 }
 
-// NewBudget is a budget of which nothing is spent. It panics on amounts that are none (negative, infinite, NaN), in the Price
-// too, and without any ceiling.
+func (b *Budget) start() time.Time { return b.began.Add(-time.Duration(b.shared.older.Load())) }
+
+// NewBudget is a budget of which nothing is spent, or with Shared what its workflow has spent, which is asked for before its
+// first attempt. It panics on amounts that are none (negative, infinite, NaN), in the Price too, without any ceiling, and on
+// Shared without a Workflow.
 func NewBudget(cfg BudgetConfig) *Budget {
 	cfg.check()
+	if cfg.Shared != nil && cfg.Workflow == "" {
+		panic("llm/middleware: Budget: it is Shared and has no Workflow; processes know it by that")
+	}
 	return &Budget{cfg: cfg, began: time.Now()}
 }
 
@@ -103,9 +117,13 @@ func (b *Budget) Stage() llm.Stage {
 }
 
 // EachBudget is the stage "budget" with a budget of its own for each call, of which Request.Spent is spent, as if by
-// [Budget.Charge]. Several are several budgets, each of which counts every attempt that passes it.
+// [Budget.Charge]. Several are several budgets, each of which counts every attempt that passes it. It panics on Shared, too: a
+// call is made in one process.
 func EachBudget(cfg BudgetConfig) llm.Stage {
 	cfg.check()
+	if cfg.Shared != nil {
+		panic("llm/middleware: EachBudget: a budget of one call cannot be Shared; make one with NewBudget for each workflow")
+	}
 	return budgetStage(cfg, func(r *llm.Request) *Budget { return &Budget{cfg: cfg, began: time.Now(), spent: charged(r.Spent)} })
 }
 
@@ -134,7 +152,7 @@ func (s *budgeted) Call(ctx context.Context, req *llm.Request) (*llm.Response, e
 		return s.next.Call(ctx, req)
 	}
 	if s.cfg.Elapsed > 0 {
-		end := b.began.Add(s.cfg.Elapsed)
+		end := b.start().Add(s.cfg.Elapsed)
 		if theirs, ok := ctx.Deadline(); !ok || end.Before(theirs) {
 			over := limit(llm.Exhausted, "the budget's %v ran out", s.cfg.Elapsed)
 			over.Err = context.DeadlineExceeded
@@ -162,11 +180,12 @@ func (b *Budget) counts(r *llm.Request) bool {
 	return false
 }
 
-// Spent is what was spent so far, without what is reserved for attempts under way.
+// Spent is what was spent so far, without what is reserved for attempts under way. With Shared it is what all have spent, as far
+// as this process knows, and what the others have reserved.
 func (b *Budget) Spent() llm.Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.spent
+	return b.spent.Add(b.elsewhere)
 }
 
 // Charge adds what was spent elsewhere on the same work, such as the attempts of an upstream client (see
@@ -174,8 +193,12 @@ func (b *Budget) Spent() llm.Spending {
 // as 0. Money that is NaN is more than there is.
 func (b *Budget) Charge(s llm.Spending) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.spent = b.spent.Add(charged(s))
+	s = charged(s)
+	b.spent = b.spent.Add(s)
+	b.mu.Unlock()
+	if b.cfg.Shared != nil {
+		b.cfg.Shared.settle(b, rand.Text(), llm.Spending{}, s, true)
+	}
 }
 
 // charged is s as a ledger takes it in.
@@ -206,7 +229,7 @@ func (b *Budget) String() string {
 		add("$%.4g of $%.4g", s.CostUSD, b.cfg.CostUSD)
 	}
 	if b.cfg.Elapsed > 0 {
-		add("%v of %v", shortly(time.Since(b.began)), b.cfg.Elapsed)
+		add("%v of %v", shortly(time.Since(b.start())), b.cfg.Elapsed)
 	}
 	return text
 }

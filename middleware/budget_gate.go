@@ -36,6 +36,10 @@ type reservation struct {
 	priced bool // the price is known
 }
 
+func (r *reservation) spending() llm.Spending {
+	return llm.Spending{Attempts: 1, Tokens: r.tokens, CostUSD: r.usd}
+}
+
 // Ask refuses what does not fit. Where the deployment is not known, only its own part is asked for: an attempt and time.
 func (g *budgetGate) Ask(ctx context.Context, r *llm.Request, d *llm.Deployment, at time.Time) error {
 	var want reservation
@@ -54,7 +58,7 @@ func (b *Budget) attemptsLeft() int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(b.cfg.Attempts-b.spent.Attempts-b.reserved.Attempts, 0)
+	return max(b.cfg.Attempts-b.used().Attempts, 0)
 }
 
 // Start reserves for an attempt.
@@ -67,7 +71,14 @@ func (g *budgetGate) Start(ctx context.Context, r *llm.Request, d *llm.Deploymen
 		return ctx, err
 	}
 	g.reserve(&want)
-	return ctx, nil
+	if g.cfg.Shared == nil || g.reserveShared(ctx, a, want.spending()) {
+		return ctx, nil
+	}
+	g.release(a)
+	if err := g.fits(&want, d, a.Start); err != nil {
+		return ctx, err
+	}
+	return ctx, g.no(d, "the rest of the budget is reserved for an attempt of another process")
 }
 
 // End settles what Start reserved.
@@ -75,22 +86,26 @@ func (g *budgetGate) End(ctx context.Context, r *llm.Request, d *llm.Deployment,
 	is := g.charge(ctx, r, d.Price, a)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.release(a)
+	want := g.release(a)
 	g.spent = g.spent.Add(is)
+	g.settleShared(a, want, is)
 }
+
+// used is what is spent and reserved, here and elsewhere. It is called with mu held.
+func (b *Budget) used() llm.Spending { return b.spent.Add(b.reserved).Add(b.elsewhere) }
 
 // charge is what a, at a deployment of that price, has spent.
 func (g *budgetGate) charge(ctx context.Context, r *llm.Request, price llm.Price, a *llm.Attempt) llm.Spending {
 	if a.Skipped != "" {
 		return llm.Spending{}
 	}
-	usage := g.used(ctx, r, a)
+	usage := g.consumed(ctx, r, a)
 	cost, _ := g.price(price).Cost(usage)
 	return llm.Spending{Attempts: 1, Tokens: usage.Tokens(), CostUSD: cost, Estimated: usage.Estimated}
 }
 
-// used is what a consumed, where the provider does not say it as far as it can be told: it may bill what it had.
-func (g *budgetGate) used(ctx context.Context, r *llm.Request, a *llm.Attempt) llm.Usage {
+// consumed is what a used, where the provider does not say it as far as it can be told: it may bill what it had.
+func (g *budgetGate) consumed(ctx context.Context, r *llm.Request, a *llm.Attempt) llm.Usage {
 	u := a.Usage
 	if u == (llm.Usage{}) && a.Err != nil && a.Commit == llm.CommitNone {
 		return u // it never had it
@@ -145,12 +160,13 @@ func (g *budgetGate) reserve(want *reservation) {
 	g.reserved.CostUSD += want.usd
 }
 
-// release is called with mu held.
-func (g *budgetGate) release(a *llm.Attempt) {
+// release gives back what was reserved for a, and returns it. It is called with mu held.
+func (g *budgetGate) release(a *llm.Attempt) (reserved llm.Spending) {
 	was := g.slot(a)
 	if was == nil {
-		return
+		return llm.Spending{}
 	}
+	reserved = was.spending()
 	g.reserved.Attempts--
 	g.reserved.Tokens -= was.tokens
 	g.reserved.CostUSD -= was.usd
@@ -158,6 +174,7 @@ func (g *budgetGate) release(a *llm.Attempt) {
 		g.reserved.CostUSD = 0
 	}
 	*was = reservation{}
+	return reserved
 }
 
 // price is that of a deployment, or what stands in for one that is not known.
@@ -214,22 +231,15 @@ func roughTokens(bytes int) int { return (bytes + 2) / 3 }
 
 // fits is called with mu held.
 func (b *Budget) fits(want *reservation, d *llm.Deployment, at time.Time) error {
-	c := &b.cfg
-	no := func(format string, args ...any) error {
-		e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
-		if d != nil {
-			e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
-		}
-		return e
-	}
-	// What is reserved of something with a ceiling is no more than that, so no difference here is too large for an int.
+	c, used := &b.cfg, b.used() // nothing in it is negative, so no difference here is too large for an int
+	no := func(format string, args ...any) error { return b.no(d, format, args...) }
 	switch {
-	case c.Attempts > 0 && c.Attempts-b.spent.Attempts-b.reserved.Attempts < 1:
+	case c.Attempts > 0 && c.Attempts-used.Attempts < 1:
 		return no("the budget's %d attempts are used", c.Attempts)
-	case c.Elapsed > 0 && at.Sub(b.began) >= c.Elapsed:
+	case c.Elapsed > 0 && at.Sub(b.start()) >= c.Elapsed:
 		return no("the budget's %v are over", c.Elapsed)
 	}
-	if left := c.Tokens - b.spent.Tokens - b.reserved.Tokens; c.Tokens > 0 && want.tokens > left {
+	if left := c.Tokens - used.Tokens; c.Tokens > 0 && want.tokens > left {
 		return no("up to %d tokens do not fit the %d left of the budget's %d", want.tokens, max(left, 0), c.Tokens)
 	}
 	if c.CostUSD == 0 || d == nil {
@@ -239,11 +249,19 @@ func (b *Budget) fits(want *reservation, d *llm.Deployment, at time.Time) error 
 		return no("its price is not known and the budget is in US dollars; set Deployment.Price or BudgetConfig.Price")
 	}
 	// Sums of amounts such as 0.1 are off by less than a billionth, which must not make a difference.
-	if left := c.CostUSD - b.spent.CostUSD - b.reserved.CostUSD; want.usd > 0 && want.usd > left+c.CostUSD*1e-9 {
+	if left := c.CostUSD - used.CostUSD; want.usd > 0 && want.usd > left+c.CostUSD*1e-9 {
 		asked, rest := dollars(want.usd, max(left, 0))
 		return no("up to %s do not fit the %s left of the budget's $%.4g", asked, rest, c.CostUSD)
 	}
 	return nil
+}
+
+func (b *Budget) no(d *llm.Deployment, format string, args ...any) error {
+	e := &llm.Error{Class: llm.Exhausted, Message: fmt.Sprintf(format, args...)}
+	if d != nil {
+		e.Deployment, e.Provider, e.Model = d.Name, d.Provider, d.Model
+	}
+	return e
 }
 
 // dollars are two amounts with as many digits as tell them apart, at least four.

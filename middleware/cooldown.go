@@ -2,10 +2,13 @@ package middleware
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/modelchain/llm"
 )
@@ -31,8 +34,18 @@ type CooldownConfig struct {
 	ProbeLease time.Duration
 	// OnChange is told when a rest begins, is renewed by a failed probe or ends, and when a probe goes out or comes
 	// back without a verdict: in order, one at a time, on a goroutine of a call, with no lock held. A rest that is
-	// only made longer by another failure is no change. nil: nobody is told.
+	// only made longer by another failure is no change. With a Store it is also told what other processes learned, on a
+	// goroutine of the Cooldowns'. nil: nobody is told.
 	OnChange func(CooldownState)
+	// Store shares the rests of deployments, quotas and credentials with the other processes that use it, by their names,
+	// such as that of package stores/redis; then Close ends what shares them. nil: they are this process's own.
+	Store CooldownStore
+	// StoreTimeout is the longest that the Store delays a call, which only a probe waits for at all. 0: 20 ms.
+	StoreTimeout time.Duration
+	// Meter makes the metrics that tell whether the Store is up. nil: the one registered with package otel.
+	Meter metric.MeterProvider
+	// Logger gets a record when the Store goes down and one when it is back. nil: slog.Default().
+	Logger *slog.Logger
 	// Reactions holds the rows that differ from DefaultReactions. nil: none.
 	Reactions Reactions
 }
@@ -48,6 +61,9 @@ func (c CooldownConfig) withDefaults() CooldownConfig {
 	c.MaxUntil = durationOr("Cooldown", "MaxUntil", c.MaxUntil, 24*time.Hour)
 	c.Patience = durationOr("Cooldown", "Patience", c.Patience, 5*time.Second)
 	c.ProbeLease = durationOr("Cooldown", "ProbeLease", c.ProbeLease, 30*time.Second)
+	if c.Store != nil || c.StoreTimeout < 0 {
+		c.StoreTimeout = durationOr("Cooldown", "StoreTimeout", c.StoreTimeout, 20*time.Millisecond)
+	}
 	return c
 }
 
@@ -58,23 +74,24 @@ type Cooldowns struct {
 	reactions *table
 
 	mu      sync.Mutex
-	cells   map[cellKey]*restCell
+	cells   map[CooldownKey]*restCell
 	private map[*restCell]struct{} // those without a key, while they rest
 
 	changes changeQueue
+	fleet   *fleet // nil: nothing is shared
 }
 
-type cellKey struct {
-	scope Scope
-	name  string
-}
-
-// NewCooldowns is a Cooldowns where all serve. It panics on negative durations and on a Cap below Rest.
+// NewCooldowns is a Cooldowns where all serve, apart from what the Store says. It panics on negative durations and on a Cap
+// below Rest.
 func NewCooldowns(cfg CooldownConfig) *Cooldowns {
-	return &Cooldowns{
+	c := &Cooldowns{
 		cfg: cfg.withDefaults(), reactions: cfg.Reactions.table(),
-		cells: map[cellKey]*restCell{}, private: map[*restCell]struct{}{},
+		cells: map[CooldownKey]*restCell{}, private: map[*restCell]struct{}{},
 	}
+	if cfg.Store != nil {
+		c.fleet = newFleet(c)
+	}
+	return c
 }
 
 // Stage is the stage "cooldown": while a deployment rests, calls to it return at once with class Cooling, the wait
@@ -92,7 +109,12 @@ func NewCooldowns(cfg CooldownConfig) *Cooldowns {
 //
 // It belongs around one deployment, outside Retry, so that it sees only what the retries could not mend. Deployments
 // are known by their names: stages around the same name share its rest. A stage around none or several deployments has
-// a rest of its own. It never waits, and takes no lock while nothing rests.
+// a rest of its own. It never waits, apart from a probe for the Store, and takes no lock while nothing rests.
+//
+// With a Store the rests of all processes are one: what is learned elsewhere is pushed to this one, so that a call never asks
+// the Store whether something rests, and of all probes that are due one goes out. A Store that is down or slow holds no
+// call back and fails none: each process goes on with what it knows and learns, and sends probes of its own, until the Store
+// is back; then the later ends hold.
 func (c *Cooldowns) Stage() llm.Stage {
 	if c == nil || c.cells == nil {
 		panic("llm/middleware: Cooldown: these Cooldowns are not usable; make them with NewCooldowns")
@@ -104,7 +126,7 @@ func (c *Cooldowns) wrap(next llm.Caller) llm.Caller {
 	s := &cooldown{next: next, all: c, deployment: only(next)}
 	d := s.deployment
 	if d == nil || d.Name == "" {
-		s.cells[0] = newRestCell(c, cellKey{Itself, llm.Describe(next).Name}, true)
+		s.cells[0] = newRestCell(c, CooldownKey{Itself, llm.Describe(next).Name}, true)
 		return s
 	}
 	s.cells[0] = c.cell(Itself, d.Name)
@@ -120,9 +142,10 @@ func (c *Cooldowns) wrap(next llm.Caller) llm.Caller {
 func (c *Cooldowns) cell(scope Scope, name string) *restCell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := cellKey{scope, name}
+	key := CooldownKey{scope, name}
 	if c.cells[key] == nil {
 		c.cells[key] = newRestCell(c, key, false)
+		c.fleet.reread(c.cells[key])
 	}
 	return c.cells[key]
 }
@@ -158,7 +181,7 @@ func (c *Cooldowns) Snapshot() []CooldownState {
 // The outcome of a probe that is out no longer counts.
 func (c *Cooldowns) Clear(scope Scope, name string) bool {
 	c.mu.Lock()
-	cell := c.cells[cellKey{scope, name}]
+	cell := c.cells[CooldownKey{scope, name}]
 	c.mu.Unlock()
 	cleared := cell != nil && cell.clear()
 	c.changes.deliver(c.cfg.OnChange)

@@ -108,6 +108,7 @@ func (s *cooldown) probe(ctx context.Context, req *llm.Request) (resp *llm.Respo
 
 // takeProbe makes the caller the probe of all that is due or that it began itself, or says what still rests.
 func (s *cooldown) takeProbe(own [3]uint64) (*probeGate, *llm.Error) {
+	var wait storeWait
 	for {
 		now := time.Now()
 		p := &probeGate{s: s}
@@ -121,10 +122,10 @@ func (s *cooldown) takeProbe(own [3]uint64) (*probeGate, *llm.Error) {
 				p.gen[i], p.id[i], taken = c.take(now, own[i])
 			}
 		}
-		if taken {
+		if taken && s.all.fleet.grants(p, &wait) {
 			return p, nil
 		}
-		s.free(&p.restPass) // another call was faster
+		s.free(&p.restPass) // another call was faster, here or elsewhere
 	}
 }
 

@@ -44,7 +44,7 @@ func (s Scope) String() string {
 
 func (c *restCell) describe(st *restState, now time.Time) CooldownState {
 	s := CooldownState{
-		Scope: c.key.scope, Name: c.key.name, Since: st.since, Until: st.until, Failed: st.failed,
+		Scope: c.key.Scope, Name: c.key.Name, Since: st.since, Until: st.until, Failed: st.failed,
 		Probing: st.probe != 0 && now.Before(st.lease),
 	}
 	if e := st.cause; e != nil {
@@ -64,11 +64,11 @@ func (c *restCell) says(st *restState, now time.Time) string {
 	default:
 		what = fmt.Sprintf("awaits a probe after %v", st.cause.Class)
 	}
-	switch c.key.scope {
+	switch c.key.Scope {
 	case SharedQuota:
-		what += fmt.Sprintf(" of quota %q", c.key.name)
+		what += fmt.Sprintf(" of quota %q", c.key.Name)
 	case SharedCredential:
-		what += fmt.Sprintf(" of credential %q", c.key.name)
+		what += fmt.Sprintf(" of credential %q", c.key.Name)
 	}
 	return what
 }

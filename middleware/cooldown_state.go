@@ -12,7 +12,7 @@ import (
 // restCell is the breaker of one deployment, quota or credential.
 type restCell struct {
 	all     *Cooldowns
-	key     cellKey
+	key     CooldownKey
 	private bool
 	// state is never nil; what it points to is never written. It is replaced under mu.
 	state atomic.Pointer[restState]
@@ -22,6 +22,7 @@ type restCell struct {
 
 	mu     sync.Mutex
 	probes uint64 // ids given so far
+	shared sharedCell
 }
 
 type doubtSpan struct{ from, to time.Time }
@@ -38,12 +39,14 @@ type restState struct {
 	confirmed    bool   // by the failure of another call that overlapped the one that began it
 	probe        uint64 // the newest probe that is out; 0: none
 	lease        time.Time
+
+	sharedState
 }
 
 // restPass is what a call brings back to the cells: the generations in which it began, and the probes it is (0: none).
 type restPass struct{ gen, id [3]uint64 }
 
-func newRestCell(all *Cooldowns, key cellKey, private bool) *restCell {
+func newRestCell(all *Cooldowns, key CooldownKey, private bool) *restCell {
 	c := &restCell{all: all, key: key, private: private}
 	c.state.Store(&restState{})
 	return c
@@ -75,7 +78,7 @@ func (c *restCell) take(now time.Time, own uint64) (gen, id uint64, ok bool) {
 		return 0, 0, false
 	}
 	c.probes++
-	st.probe, st.lease = c.probes, now.Add(c.all.cfg.ProbeLease)
+	st.probe, st.lease, st.foreign = c.probes, now.Add(c.all.cfg.ProbeLease), false
 	c.set(st)
 	return st.gen, st.probe, true
 }
@@ -84,7 +87,9 @@ func (c *restCell) take(now time.Time, own uint64) (gen, id uint64, ok bool) {
 func (c *restCell) free(gen, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st := *c.state.Load(); st.gen == gen && st.probe == id {
+	st := *c.state.Load()
+	c.freeShared(id)
+	if st.gen == gen && st.probe == id {
 		st.probe = 0
 		c.set(st)
 	}
@@ -96,7 +101,8 @@ func (c *restCell) succeed(gen uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st := c.state.Load(); st.gen == gen {
-		c.set(restState{gen: gen + 1})
+		c.set(restState{gen: gen + 1, sharedState: c.news(st, newsEnded)})
+		c.all.fleet.mark(c)
 	}
 }
 
@@ -106,7 +112,8 @@ func (c *restCell) clear() bool {
 	defer c.mu.Unlock()
 	st := c.state.Load()
 	if st.resting {
-		c.set(restState{gen: st.gen + 1})
+		c.set(restState{gen: st.gen + 1, sharedState: c.news(st, newsCleared)})
+		c.all.fleet.mark(c)
 	}
 	return st.resting
 }
@@ -119,18 +126,20 @@ func (c *restCell) fail(gen, id uint64, e *llm.Error, long bool) (began uint64) 
 	now, st := time.Now(), c.state.Load()
 	switch {
 	case st.gen == gen && st.probe == id: // it served until now, or its probe failed
-		next := restState{gen: gen + 1, resting: true, since: now, cause: forKeeping(e)}
+		next := restState{gen: gen + 1, resting: true, since: now, cause: forKeeping(e), sharedState: c.news(st, newsRest)}
 		if st.resting {
 			next.failed = st.failed + 1
 		}
 		next.until = now.Add(c.all.cfg.rest(e, long, next.failed))
 		c.set(next)
+		c.all.fleet.mark(c)
 		return next.gen
 	case id == 0 && st.resting && st.gen == gen+1 && now.Before(st.until): // it overlapped the call that began the rest
 		next := *st
 		next.confirmed = true
 		if until := now.Add(c.all.cfg.rest(e, long, 0)); until.After(st.until) {
-			next.until, next.cause = until, forKeeping(e)
+			next.until, next.cause, next.sharedState = until, forKeeping(e), c.news(st, newsLonger)
+			defer c.all.fleet.mark(c)
 		}
 		c.state.Store(&next)
 	}

@@ -132,7 +132,7 @@ type route struct {
 }
 
 func (f *fallback) newRoute(i int, c llm.Caller) route {
-	rt := route{Caller: c, budget: NewRetryBudget(f.cfg.Budget)}
+	rt := route{Caller: c}
 	if r, ok := c.(*Route); ok && r != nil {
 		c = *r
 	}
@@ -165,6 +165,11 @@ func (f *fallback) newRoute(i int, c llm.Caller) route {
 	if rt.only != nil {
 		rt.label = rt.only.Name
 	}
+	budget := f.cfg.Budget
+	if budget.Shared != nil {
+		budget.Name += "/" + rt.label
+	}
+	rt.budget = NewRetryBudget(budget)
 	return rt
 }
 

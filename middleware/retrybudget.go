@@ -23,6 +23,10 @@ type RetryBudgetConfig struct {
 	Success int
 	// PerSecond is what time puts in. 0: 1.
 	PerSecond int
+	// Shared shares the budget with all processes that use the same store, under Name, which must be set. nil: it is this
+	// process's own. A fallback has a budget for each of its routes, called Name/route.
+	Shared *Buckets
+	Name   string
 }
 
 // A RetryBudget keeps retries from becoming a storm: a bucket of tokens from which each retry takes some and gets them
@@ -35,7 +39,8 @@ type RetryBudget struct {
 	capacity int64 // the time in which all do
 	// empty is when the bucket was, or would have been, empty: nanoseconds since start. Putting in moves it back,
 	// taking out moves it on, and time needs no writing. bucketFull: nothing is missing, so that a success only reads.
-	empty atomic.Int64
+	empty  atomic.Int64
+	shared *sharedBudget // nil: it is this process's own
 }
 
 const (
@@ -43,7 +48,8 @@ const (
 	maxBucketAmount = 1_000_000
 )
 
-// NewRetryBudget is a full budget. It panics on negative amounts and on a Capacity that no retry fits into.
+// NewRetryBudget is a full budget, or with Shared the one of that name. It panics on negative amounts, on a Capacity that no
+// retry fits into, and on Shared without a Name.
 func NewRetryBudget(cfg RetryBudgetConfig) *RetryBudget {
 	amount := func(name string, v *int, zero int) {
 		if *v < 0 || *v > maxBucketAmount {
@@ -66,13 +72,19 @@ func NewRetryBudget(cfg RetryBudgetConfig) *RetryBudget {
 	b := &RetryBudget{cfg: cfg, start: time.Now(), token: int64(time.Second) / int64(cfg.PerSecond)}
 	b.capacity = int64(cfg.Capacity) * b.token
 	b.empty.Store(bucketFull)
+	if cfg.Shared != nil {
+		if cfg.Name == "" {
+			panic("llm/middleware: RetryBudget: it is Shared and has no Name; processes know it by that")
+		}
+		return cfg.Shared.join(b)
+	}
 	return b
 }
 
 // Tokens is how many whole tokens are there now.
 func (b *RetryBudget) Tokens() int {
 	now := b.now()
-	return int((now - b.since(b.empty.Load(), now)) / b.token)
+	return int(max(now-b.since(b.empty.Load(), now), 0) / b.token / b.scale())
 }
 
 // String is what is there of what could be: "126 of 140 tokens".
@@ -100,11 +112,14 @@ func (b *RetryBudget) withdraw(c llm.Class) (cost int, ok bool) {
 	cost = b.cost(c)
 	for {
 		old, now := b.empty.Load(), b.now()
-		next := b.since(old, now) + int64(cost)*b.token
+		next := b.since(old, now) + int64(cost)*b.token*b.scale()
 		if next > now {
 			return 0, false
 		}
 		if b.empty.CompareAndSwap(old, next) {
+			if b.shared != nil {
+				b.shared.spent(int64(cost) * b.token)
+			}
 			return cost, true
 		}
 	}
@@ -118,7 +133,12 @@ func (b *RetryBudget) charge(cost int, err error) {
 	}
 	for {
 		old, now := b.empty.Load(), b.now()
-		if b.empty.CompareAndSwap(old, min(b.since(old, now)+int64(cost)*b.token, now)) {
+		since, scale := b.since(old, now), b.scale()
+		takes := min(int64(cost)*b.token*scale, max(now-since, 0))
+		if b.empty.CompareAndSwap(old, since+takes) {
+			if b.shared != nil {
+				b.shared.spent(takes / scale)
+			}
 			return
 		}
 	}
@@ -133,8 +153,33 @@ func (b *RetryBudget) deposit(tokens int) {
 		if old == bucketFull {
 			return
 		}
-		next := old - int64(tokens)*b.token
+		next := old - int64(tokens)*b.token*b.scale()
 		if next <= b.now()-b.capacity {
+			next = bucketFull
+		}
+		if b.empty.CompareAndSwap(old, next) {
+			if b.shared != nil {
+				b.shared.spent(-int64(tokens) * b.token)
+			}
+			return
+		}
+	}
+}
+
+// scale is by how much all costs.
+func (b *RetryBudget) scale() int64 {
+	if b.shared == nil {
+		return 1
+	}
+	return b.shared.scale.Load()
+}
+
+// adopt takes over that the shared bucket lacks so much, without what is not yet told.
+func (b *RetryBudget) adopt(lacks int64) {
+	for {
+		old, now := b.empty.Load(), b.now()
+		next := now - b.capacity + lacks + b.shared.pending.Load()
+		if next <= now-b.capacity {
 			next = bucketFull
 		}
 		if b.empty.CompareAndSwap(old, next) {

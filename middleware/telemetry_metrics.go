@@ -110,13 +110,13 @@ func (m *meters) watchCooldowns(t *telemetry, meter metric.Meter) {
 		return
 	}
 	m.cooldowns, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		now, resting := time.Now(), map[cellKey]bool{} // true: not yet over
+		now, resting := time.Now(), map[CooldownKey]bool{} // true: not yet over
 		for _, s := range t.config.Cooldowns.Snapshot() {
-			resting[cellKey{s.Scope, s.Name}] = s.Until.After(now)
+			resting[CooldownKey{s.Scope, s.Name}] = s.Until.After(now)
 		}
 		for d := range t.node.Deployments() {
 			state := int64(0)
-			for _, key := range []cellKey{{Itself, d.Name}, {SharedQuota, d.Quota}, {SharedCredential, d.Credential}} {
+			for _, key := range []CooldownKey{{Itself, d.Name}, {SharedQuota, d.Quota}, {SharedCredential, d.Credential}} {
 				switch rests, listed := resting[key]; {
 				case rests:
 					state = 1

@@ -51,6 +51,7 @@ var layout = []place{
 	{dir: "internal/house", free: true},
 	{dir: "internal/wiretest", ours: []string{"."}},
 	{dir: "internal/pgtest"},
+	{dir: "internal/redistest"},
 	{dir: "examples", free: true},
 	{dir: "benchmarks", free: true},
 }

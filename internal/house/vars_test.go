@@ -13,9 +13,10 @@ import (
 // written allows package variables that change, each with its reason: nothing else can hold that state, and no user can
 // tell that it is shared.
 var written = map[string]string{
-	"tokens.o200k":           "an embedded vocabulary is unpacked when it is first asked for, once a process, and only read from then on",
-	"tokens.cl100k":          "likewise",
-	"internal/pgtest.shared": "all tests of a binary share one server, which starts in a second and ends with the process",
+	"tokens.o200k":              "an embedded vocabulary is unpacked when it is first asked for, once a process, and only read from then on",
+	"tokens.cl100k":             "likewise",
+	"internal/pgtest.shared":    "all tests of a binary share one server, which starts in a second and ends with the process",
+	"internal/redistest.shared": "likewise",
 }
 
 // writtenVars finds package variables that hold state: assigned outside their declaration, handed out by address, or of a

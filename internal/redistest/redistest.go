@@ -1,0 +1,85 @@
+// Package redistest gives tests a Redis.
+//
+// [Start] uses the server whose address is in LLM_TEST_REDIS ("redis://user:password@host:6379/0"), else one that it starts
+// from the redis-server on the PATH, once for a test binary, on a free port of loopback. [Own] always starts one, for tests
+// that stop it or empty it. Where neither is there the test is skipped and says what is missing; with
+// LLM_TEST_REQUIRE_SERVERS set it fails.
+package redistest
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	envServer  = "LLM_TEST_REDIS"
+	envRequire = "LLM_TEST_REQUIRE_SERVERS"
+)
+
+// missing is what keeps a machine from having a server. Any other error is a failure.
+type missing string
+
+func (m missing) Error() string { return string(m) }
+
+// shared is the server of this test binary, which ends with the process, however that ends, or with the last reference to
+// what start returns.
+//
+//nolint:gochecknoglobals // one server for all tests of a binary
+var shared = sync.OnceValues(func() (*Server, error) {
+	if address := os.Getenv(envServer); address != "" {
+		return &Server{URL: address}, nil
+	}
+	return start()
+})
+
+// Start is the address of a server that other tests use too, and a namespace of which no other test knows.
+func Start(tb testing.TB) (url, namespace string) {
+	tb.Helper()
+	s, err := shared()
+	check(tb, err)
+	return s.URL, "test-" + strings.ToLower(rand.Text())
+}
+
+// Own is a server for this test alone, which ends with it. Each of conf is a line of its configuration.
+func Own(tb testing.TB, conf ...string) *Server {
+	tb.Helper()
+	s, err := start(conf...)
+	check(tb, err)
+	tb.Cleanup(func() {
+		if err := s.end(); err != nil {
+			tb.Errorf("redistest: %v", err)
+		}
+	})
+	return s
+}
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if m, ok := errors.AsType[missing](err); ok {
+		if os.Getenv(envRequire) != "" {
+			tb.Fatalf("redistest: %v; %s is set, so this is a failure", m, envRequire)
+		}
+		tb.Skipf("redistest: %v", m)
+	}
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it does not wait
+	if err != nil {
+		return 0, err
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.Join(fmt.Errorf("%v is no TCP address", l.Addr()), l.Close())
+	}
+	return addr.Port, l.Close()
+}

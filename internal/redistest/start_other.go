@@ -1,0 +1,29 @@
+//go:build !unix
+
+package redistest
+
+import "testing"
+
+// Server is one that a test has for itself.
+type Server struct {
+	// URL is its address.
+	URL string
+}
+
+// Pause stops the process.
+func (s *Server) Pause(tb testing.TB) { tb.Fatal("redistest: servers are started on Unix alone") }
+
+// Resume ends Pause.
+func (s *Server) Resume(tb testing.TB) { tb.Fatal("redistest: servers are started on Unix alone") }
+
+// Kill ends the process.
+func (s *Server) Kill(tb testing.TB) { tb.Fatal("redistest: servers are started on Unix alone") }
+
+// Restart starts it anew.
+func (s *Server) Restart(tb testing.TB) { tb.Fatal("redistest: servers are started on Unix alone") }
+
+func (s *Server) end() error { return nil }
+
+func start(...string) (*Server, error) {
+	return nil, missing(envServer + " is not set, and servers are started on Unix alone")
+}

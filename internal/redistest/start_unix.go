@@ -1,0 +1,151 @@
+//go:build unix
+
+package redistest
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// script runs a server until its standard input ends, which is when the process that holds the other end of the pipe does,
+// also by SIGKILL: no signal, exit handler or TestMain has to work for the server to end and its files to go. The kill works
+// on one that is stopped too.
+const script = `
+dir=$1
+trap 'rm -rf "$dir"' EXIT
+trap '' INT TERM HUP
+cd "$dir" || exit 1
+redis-server conf >log 2>&1 &
+pid=$!
+until grep -q 'Ready to accept' log; do
+	kill -0 $pid 2>/dev/null || { tr '\n' ' ' <log; exit 1; }
+	sleep 0.02
+done
+echo ready $pid
+cat >/dev/null
+kill -KILL $pid 2>/dev/null
+wait $pid 2>/dev/null
+exit 0
+`
+
+// Server is one that a test has for itself.
+type Server struct {
+	// URL is its address, "redis://:password@127.0.0.1:port/0".
+	URL string
+
+	cmd   *exec.Cmd
+	pid   int
+	alive io.Closer // the pipe whose end ends the server
+	conf  []string
+}
+
+// Pause stops the process with SIGSTOP: connections stay, and nothing answers.
+func (s *Server) Pause(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGSTOP)
+}
+
+// Resume ends Pause.
+func (s *Server) Resume(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGCONT)
+}
+
+// Kill ends the process with SIGKILL, and all that it knew is gone.
+func (s *Server) Kill(tb testing.TB) {
+	tb.Helper()
+	s.signal(tb, syscall.SIGKILL)
+}
+
+// Restart starts an empty server at the address of one that was killed.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	u, err := url.Parse(s.URL)
+	if err == nil {
+		_ = s.end() // its process is gone
+		password, _ := u.User.Password()
+		var next *Server
+		if next, err = startOn(u.Port(), password, s.conf); err == nil {
+			*s = *next
+		}
+	}
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+}
+
+func (s *Server) signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
+	if err := syscall.Kill(s.pid, sig); err != nil {
+		tb.Fatalf("redistest: %v of the server: %v", sig, err)
+	}
+}
+
+func (s *Server) end() error { return errors.Join(s.alive.Close(), s.cmd.Wait()) }
+
+func start(conf ...string) (*Server, error) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return nil, missing(envServer + " is not set, and redis-server is not on the PATH; install Redis")
+	}
+	var failed error
+	for range 3 { // somebody else may take the port that was free
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		s, err := startOn(strconv.Itoa(port), rand.Text(), conf)
+		if err == nil {
+			return s, nil
+		}
+		failed = err
+	}
+	return nil, failed
+}
+
+func startOn(port, password string, more []string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	conf := fmt.Sprintf("bind 127.0.0.1\nport %s\nrequirepass %s\nsave \"\"\nappendonly no\n", port, password)
+	conf += strings.Join(more, "\n") + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	//nolint:noctx // it is to live as long as the process
+	c := exec.Command("/bin/sh", "-c", script, "sh", dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of ^C: it ends with its input
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the server's shell cannot be started: %w", err), os.RemoveAll(dir))
+	}
+	said, err := bufio.NewReader(stdout).ReadString('\n')
+	said = strings.TrimSpace(said)
+	pid, nan := strconv.Atoi(strings.TrimPrefix(said, "ready "))
+	if err != nil || nan != nil {
+		return nil, errors.Join(fmt.Errorf("the server did not start: %s", said), err, stdin.Close(), c.Wait())
+	}
+	u := url.URL{
+		Scheme: "redis", User: url.UserPassword("", password), Host: net.JoinHostPort("127.0.0.1", port), Path: "/0",
+	}
+	return &Server{URL: u.String(), cmd: c, pid: pid, alive: stdin, conf: more}, nil
+}

@@ -1,0 +1,34 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/modelchain/llm"
+)
+
+// A SpendStore keeps what workflows spend, for processes that work on the same one. Package stores/redis has one;
+// storetest.TestSpends holds any to these rules:
+//
+//   - Reserving and checking are one step: what is reserved at the same time never exceeds a ceiling together.
+//   - What is reserved counts as spent until it is settled. If it never is, it stays so: the worst case.
+//   - All methods may be called again with the same id, as after a time-out, and nothing counts twice.
+//   - A workflow is forgotten a day after it was last spent on. Its time is the store's own.
+//
+// Methods end with their context, and are safe for concurrent use. Errors carry no secrets.
+type SpendStore interface {
+	// Reserve reserves want, called id, if it fits under the ceiling, of which zero amounts are none. fits is false where it
+	// does not; then nothing is reserved.
+	Reserve(ctx context.Context, workflow, id string, want, ceiling llm.Spending) (now SharedSpend, fits bool, err error)
+	// Settle replaces what was reserved as id by is. Where nothing is, that changes nothing, unless late says that it was never
+	// reserved: then is counts, once, whatever the ceilings.
+	Settle(ctx context.Context, workflow, id string, is llm.Spending, late bool) (SharedSpend, error)
+}
+
+// SharedSpend is what a [SpendStore] knows of a workflow.
+type SharedSpend struct {
+	// Spent is what all have spent, and reserved.
+	Spent llm.Spending
+	// Age is how long ago the store first heard of it.
+	Age time.Duration
+}
