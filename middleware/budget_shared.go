@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -50,10 +51,10 @@ func (b *Budget) learn(got *SharedSpend, told llm.Spending) {
 	defer b.mu.Unlock()
 	s := &b.shared
 	s.told = s.told.Add(told)
-	others := got.Spent.Add(negative(s.told))
+	others := less(got.Spent, s.told)
 	if others.Attempts < 0 || others.Tokens < 0 || others.CostUSD < -1e-6 { // it has lost what it was told
 		s.before, s.told = b.elsewhere, notBelow(told)
-		others = got.Spent.Add(negative(s.told))
+		others = less(got.Spent, s.told)
 	}
 	b.elsewhere = s.before.Add(notBelow(others))
 	if older := got.Age - time.Since(b.began); older > 0 {
@@ -64,6 +65,15 @@ func (b *Budget) learn(got *SharedSpend, told llm.Spending) {
 // notBelow is s without debts.
 func notBelow(s llm.Spending) llm.Spending {
 	s.Attempts, s.Tokens, s.CostUSD = max(s.Attempts, 0), max(s.Tokens, 0), max(s.CostUSD, 0)
+	return s
+}
+
+// less is s without o. Of more than there is any amount leaves that.
+func less(s, o llm.Spending) llm.Spending {
+	s = s.Add(negative(o))
+	if math.IsNaN(s.CostUSD) {
+		s.CostUSD = math.Inf(1)
+	}
 	return s
 }
 

@@ -12,7 +12,11 @@ import (
 //
 //   - Reserving and checking are one step: what is reserved at the same time never exceeds a ceiling together.
 //   - What is reserved counts as spent until it is settled. If it never is, it stays so: the worst case.
-//   - All methods may be called again with the same id, as after a time-out, and nothing counts twice.
+//   - All methods may be called again with the same id, as after a time-out, and nothing counts twice. Reserve is not called
+//     again once Settle was: what is settled and was not late leaves no trace. A late settlement is known for an hour; said
+//     again after that, it counts again.
+//   - What is spent is never less: what a store cannot hold it says is math.MaxInt, or +Inf dollars, and counts as too much for
+//     any ceiling. Dollars that are NaN are +Inf, amounts below 0 are 0.
 //   - A workflow is forgotten a day after it was last spent on. Its time is the store's own.
 //
 // Methods end with their context, and are safe for concurrent use. Errors carry no secrets.

@@ -51,6 +51,9 @@ func TestSpendsOneBudgetForAllProcesses(t *testing.T) {
 				t.Errorf("spent is %+v, want 3 attempts and 30 tokens", got)
 			}
 		}
+		if n := store.Kept(); n != 0 {
+			t.Errorf("the store keeps %d of what is settled", n)
+		}
 	})
 }
 

@@ -23,9 +23,31 @@ type Spends struct {
 }
 
 type heldSpend struct {
-	began time.Time
-	spent llm.Spending
-	ids   map[string]*llm.Spending // nil: it is settled
+	began    time.Time
+	settled  llm.Spending
+	reserved map[string]llm.Spending
+	late     map[string]time.Time // when they were settled
+}
+
+// lateKnown is how long a late settlement is known.
+const lateKnown = time.Hour
+
+// spent is what counts. What is reserved is added each time: from infinite sums nothing can be taken away.
+func (h *heldSpend) spent() llm.Spending {
+	sum := h.settled
+	for _, r := range h.reserved {
+		sum = sum.Add(r)
+	}
+	return sum
+}
+
+// counted is s as the ledger takes it in.
+func counted(s llm.Spending) llm.Spending {
+	s.Attempts, s.Tokens, s.CostUSD = max(s.Attempts, 0), max(s.Tokens, 0), max(s.CostUSD, 0)
+	if math.IsNaN(s.CostUSD) {
+		s.CostUSD = math.Inf(1)
+	}
+	return s
 }
 
 // NewSpends is one in which nothing is spent.
@@ -45,10 +67,18 @@ func (s *Spends) Lose() {
 	clear(s.workflows)
 }
 
-// change runs f on a workflow, for which it may add what f returns.
-func (s *Spends) change(
-	ctx context.Context, workflow string, f func(h *heldSpend) (add llm.Spending, changed bool),
-) (middleware.SharedSpend, error) {
+// Kept is how many reservations and late settlements are kept, of all workflows.
+func (s *Spends) Kept() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.workflows {
+		n += len(h.reserved) + len(h.late)
+	}
+	return n
+}
+
+// change runs f on a workflow, which is new unless f changed it.
+func (s *Spends) change(ctx context.Context, workflow string, f func(h *heldSpend) (changed bool)) (middleware.SharedSpend, error) {
 	if err := ctx.Err(); err != nil {
 		return middleware.SharedSpend{}, err
 	}
@@ -59,52 +89,60 @@ func (s *Spends) change(
 	}
 	h := s.workflows[workflow]
 	if h == nil {
-		h = &heldSpend{began: time.Now(), ids: map[string]*llm.Spending{}}
+		h = &heldSpend{began: time.Now(), reserved: map[string]llm.Spending{}, late: map[string]time.Time{}}
 	}
-	if add, changed := f(h); changed {
-		h.spent = h.spent.Add(add)
+	for id, at := range h.late {
+		if time.Since(at) > lateKnown {
+			delete(h.late, id)
+		}
+	}
+	if f(h) {
 		s.workflows[workflow] = h
 	}
 	if s.err != nil {
 		return middleware.SharedSpend{}, s.err
 	}
-	return middleware.SharedSpend{Spent: h.spent, Age: time.Since(h.began)}, nil
+	return middleware.SharedSpend{Spent: h.spent(), Age: time.Since(h.began)}, nil
 }
 
 // Reserve is as middleware.SpendStore says.
 func (s *Spends) Reserve(
 	ctx context.Context, workflow, id string, want, ceiling llm.Spending,
 ) (now middleware.SharedSpend, fits bool, err error) {
-	now, err = s.change(ctx, workflow, func(h *heldSpend) (llm.Spending, bool) {
+	want = counted(want)
+	now, err = s.change(ctx, workflow, func(h *heldSpend) bool {
 		fits = true
-		if _, said := h.ids[id]; said {
-			return llm.Spending{}, false
+		_, reserved := h.reserved[id]
+		_, late := h.late[id]
+		if reserved || late {
+			return false
 		}
-		sum := h.spent.Add(want)
-		fits = !(ceiling.Attempts > 0 && want.Attempts > 0 && sum.Attempts > ceiling.Attempts ||
-			ceiling.Tokens > 0 && want.Tokens > 0 && sum.Tokens > ceiling.Tokens ||
-			ceiling.CostUSD > 0 && want.CostUSD > 0 && sum.CostUSD > ceiling.CostUSD+1e-9)
-		if !fits {
-			return llm.Spending{}, false
+		spent := h.spent() // differences are never too large for an int
+		fits = !(ceiling.Attempts > 0 && want.Attempts > 0 && want.Attempts > ceiling.Attempts-spent.Attempts ||
+			ceiling.Tokens > 0 && want.Tokens > 0 && want.Tokens > ceiling.Tokens-spent.Tokens ||
+			ceiling.CostUSD > 0 && want.CostUSD > 0 && want.CostUSD > ceiling.CostUSD-spent.CostUSD+1e-9)
+		if fits {
+			h.reserved[id] = want
 		}
-		h.ids[id] = &want
-		return want, true
+		return fits
 	})
 	return now, fits, err
 }
 
 // Settle is as middleware.SpendStore says.
 func (s *Spends) Settle(ctx context.Context, workflow, id string, is llm.Spending, late bool) (middleware.SharedSpend, error) {
-	return s.change(ctx, workflow, func(h *heldSpend) (llm.Spending, bool) {
-		reserved, said := h.ids[id]
-		if said && reserved == nil || !said && !late {
-			return llm.Spending{}, false
+	return s.change(ctx, workflow, func(h *heldSpend) bool {
+		_, reserved := h.reserved[id]
+		_, known := h.late[id]
+		if known || !reserved && !late {
+			return false
 		}
-		h.ids[id] = nil
-		if said {
-			is = is.Add(llm.Spending{Attempts: -reserved.Attempts, Tokens: -reserved.Tokens, CostUSD: -reserved.CostUSD})
+		delete(h.reserved, id)
+		if late {
+			h.late[id] = time.Now()
 		}
-		return is, true
+		h.settled = h.settled.Add(counted(is))
+		return true
 	})
 }
 
@@ -122,6 +160,9 @@ func TestSpends(t *testing.T, with SpendsTest) {
 		"each ceiling holds, and none is none":        spendCeilings,
 		"nothing counts twice":                        spendOnce,
 		"what comes late counts whatever the ceiling": spendLate,
+		"what is more than can be held is no less":    spendHuge,
+		"the smallest amount is one":                  spendSmall,
+		"who comes later knows what is spent":         spendRestarted,
 		"what was canceled is not done":               spendCanceled,
 		"names are names":                             spendNames,
 	} {
@@ -241,11 +282,74 @@ func spendOnce(s *spendsSuite) {
 	s.is(s.settle("a", spending(1, 10, 0), false), spending(1, 10, 0))
 	for range 2 {
 		s.is(s.settle("b", spending(1, 7, 0), true), spending(2, 17, 0))
-		s.is(s.settle("a", spending(1, 10, 0), true), spending(2, 17, 0))
+		s.is(s.settle("a", spending(1, 10, 0), false), spending(2, 17, 0))
 	}
+	got, fits := s.reserve("b", spending(1, 100, 0), llm.Spending{}) // which was on its way when it was settled
+	if s.is(got, spending(2, 17, 0)); !fits {
+		s.Error("said after it was settled, it does not fit")
+	}
+	s.reserve("c", spending(1, 100, 0), llm.Spending{}) // its answer is lost
+	for range 2 {
+		s.is(s.settle("c", spending(1, 8, 0), true), spending(3, 25, 0))
+	}
+}
+
+func spendRestarted(s *spendsSuite) {
+	s.reserve("a", spending(1, 100, 0.5), llm.Spending{})
+	s.settle("late", spending(1, 1, 0), true)
 	s.store = s.with.Open(s.T, s.world)
-	got, _ := s.reserve("a", spending(1, 100, 0), llm.Spending{})
-	s.is(got, spending(2, 17, 0))
+	s.is(s.settle("late", spending(1, 1, 0), true), spending(2, 101, 0.5))
+	s.is(s.settle("a", spending(1, 10, 0.1), false), spending(2, 11, 0.1))
+}
+
+// spendHuge reserves, settles and charges what no number holds, each in a workflow of its own. Then nothing fits.
+func spendHuge(s *spendsSuite) {
+	ceiling := llm.Spending{Attempts: math.MaxInt, Tokens: math.MaxInt, CostUSD: math.MaxFloat64}
+	for i, much := range []llm.Spending{
+		{Tokens: math.MaxInt}, {Attempts: math.MaxInt}, {Tokens: math.MaxInt - 1}, {CostUSD: math.Inf(1)}, {CostUSD: math.NaN()},
+		{CostUSD: math.MaxFloat64}, {CostUSD: 1e12}, spending(math.MaxInt, math.MaxInt, math.Inf(1)),
+		{Attempts: math.MinInt, Tokens: math.MinInt, CostUSD: math.Inf(-1)}, // no amount
+	} {
+		want := counted(much)
+		never := func(what string, got llm.Spending, err error) {
+			s.Helper()
+			if err != nil || got.Attempts < want.Attempts || got.Tokens < want.Tokens || !(got.CostUSD >= want.CostUSD) {
+				s.Errorf("%d: %s %+v is %+v, %v: that is less", i, what, much, got, err)
+			}
+		}
+		workflow := strconv.Itoa(i)
+		for n := range 3 { // also more than once
+			got, err := s.store.Settle(s.Context(), workflow, "charge"+strconv.Itoa(n), much, true)
+			never("charged", got.Spent, err)
+		}
+		if want.Attempts == math.MaxInt || want.Tokens == math.MaxInt || math.IsInf(want.CostUSD, 1) {
+			if _, fits, err := s.store.Reserve(s.Context(), workflow, "x", spending(1, 1, 0.01), ceiling); err != nil || fits {
+				s.Errorf("%d: beside %+v one more fits: %v, %v", i, much, fits, err)
+			}
+		}
+		workflow += " reserved"
+		got, fits, err := s.store.Reserve(s.Context(), workflow, "a", much, llm.Spending{})
+		if never("reserved", got.Spent, err); !fits {
+			s.Errorf("%d: %+v does not fit under no ceiling", i, much)
+		}
+		got, err = s.store.Settle(s.Context(), workflow, "a", much, false)
+		never("settled", got.Spent, err)
+		got, err = s.store.Settle(s.Context(), workflow+" for less", "a", spending(1, 2, 0.5), true)
+		if err != nil || got.Spent.Attempts < 1 || got.Spent.Tokens < 2 || !(got.Spent.CostUSD >= 0.5) {
+			s.Errorf("%d: settled for less it is %+v, %v", i, got.Spent, err)
+		}
+	}
+}
+
+func spendSmall(s *spendsSuite) {
+	if got := s.settle("a", llm.Spending{CostUSD: 1e-18}, true); got.CostUSD <= 0 {
+		s.Errorf("what costs next to nothing is free: %+v", got)
+	}
+	s.reserve("b", llm.Spending{CostUSD: 0.3}, llm.Spending{})
+	got := s.settle("b", llm.Spending{CostUSD: 0.1 + 0.2}, false)
+	if got.CostUSD > 0.3+3e-9 { // what a double is off by is no cent
+		s.Errorf("a part of a billionth became %v", got.CostUSD-0.3)
+	}
 }
 
 func spendLate(s *spendsSuite) {

@@ -115,24 +115,6 @@ func TestBucketsKeepTheRules(t *testing.T) {
 	}
 }
 
-func TestSpendsKeepTheRules(t *testing.T) {
-	server := redistest.Own(t)
-	storetest.TestSpends(t, storetest.SpendsTest{Open: func(t *testing.T, world string) middleware.SpendStore {
-		t.Helper()
-		return open(t, Config{URL: server.URL, Namespace: namespaceOf(world)}).Spends()
-	}})
-	s := open(t, Config{URL: server.URL})
-	keys, err := do(t, s, "KEYS", "*").AsStrSlice()
-	if err != nil || len(keys) == 0 {
-		t.Errorf("the keys are %q, %v", keys, err)
-	}
-	for _, key := range keys {
-		if ttl, err := do(t, s, "PTTL", key).AsInt64(); err != nil || ttl <= 0 || ttl > 24*3600*1000 {
-			t.Errorf("%s expires in %d ms (%v)", key, ttl, err)
-		}
-	}
-}
-
 // namespaceOf makes a world a namespace.
 func namespaceOf(world string) string {
 	b := []byte(world)

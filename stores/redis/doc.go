@@ -20,7 +20,9 @@
 // A bucket is namespace:v1:bucket:{name}, which holds when it will be full, with who was there in …:replicas, for 90 seconds,
 // and the number of each replica's last exchange in …:said:replica, for two minutes.
 //
-// A workflow is one hash, namespace:v1:spend:{workflow}, with a field for every attempt, and is kept for a day after the last.
+// A workflow is one hash, namespace:v1:spend:{workflow}, with a field for every attempt under way, and is kept for a day after
+// the last. What was told too late to be reserved is known in …:late, for an hour. Amounts are exact up to 2^53-1 attempts,
+// tokens and billionths of a US dollar, which is nine million dollars; what is more counts as without end.
 //
 // # When Redis is away
 //

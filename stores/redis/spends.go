@@ -28,19 +28,53 @@ type spends struct {
 	script *rueidis.Lua
 }
 
-// nano is an amount of US dollars in billionths, rounded up: what is spent is never less.
-func nano(usd float64) string { return strconv.FormatInt(int64(math.Ceil(usd*1e9-1e-6)), 10) }
+// most is the largest amount that the script counts exactly. It stands for all that is more.
+const most = 1<<53 - 1
+
+// amount is n as the script takes it in.
+func amount(n int) string { return strconv.FormatInt(min(max(int64(n), 0), most), 10) }
+
+// nano is an amount of US dollars in billionths, rounded up: what is spent is never less. Before that it gives way by as much
+// as products of doubles are off.
+func nano(usd float64) string {
+	n := usd * 1e9
+	n = math.Ceil(n - min(n*0x1p-51, 1e-6))
+	switch {
+	case n < most: // not if it is NaN
+		return strconv.FormatInt(int64(max(n, 0)), 10)
+	default:
+		return strconv.FormatInt(most, 10)
+	}
+}
+
+// count is what the script says of attempts or tokens.
+func count(n int64) int {
+	if n >= most {
+		return math.MaxInt
+	}
+	return int(n)
+}
+
+// usd is what it says of billionths of a dollar.
+func usd(n int64) float64 {
+	if n >= most {
+		return math.Inf(1)
+	}
+	return float64(n) / 1e9
+}
 
 func (s *spends) run(
-	ctx context.Context, op, workflow, id string, amount, ceiling llm.Spending, late bool,
+	ctx context.Context, op, workflow, id string, is, ceiling llm.Spending, late bool,
 ) (got middleware.SharedSpend, fits bool, err error) {
 	client, err := s.connected(ctx)
 	if err != nil {
 		return got, false, err
 	}
-	answer, err := s.script.Exec(ctx, client, []string{s.namespace + ":v1:spend:{" + shown(workflow) + "}"}, []string{
-		op, id, strconv.Itoa(amount.Attempts), strconv.Itoa(amount.Tokens), nano(amount.CostUSD),
-		strconv.Itoa(ceiling.Attempts), strconv.Itoa(ceiling.Tokens), nano(ceiling.CostUSD), flag(late), flag(amount.Estimated),
+	at := s.namespace + ":v1:spend:{" + shown(workflow) + "}"
+	answer, err := s.script.Exec(ctx, client, []string{at, at + ":late"}, []string{
+		op, id, amount(is.Attempts), amount(is.Tokens), nano(is.CostUSD),
+		amount(ceiling.Attempts), amount(ceiling.Tokens), nano(ceiling.CostUSD), flag(late), flag(is.Estimated),
+		strconv.FormatInt(most, 10),
 	}).AsIntSlice()
 	if err != nil {
 		return got, false, fmt.Errorf("redisstore: spend %s: %w", op, err)
@@ -49,7 +83,7 @@ func (s *spends) run(
 		return got, false, errSpend
 	}
 	got.Spent = llm.Spending{
-		Attempts: int(answer[1]), Tokens: int(answer[2]), CostUSD: float64(answer[3]) / 1e9, Estimated: answer[5] == 1,
+		Attempts: count(answer[1]), Tokens: count(answer[2]), CostUSD: usd(answer[3]), Estimated: answer[5] == 1,
 	}
 	got.Age = time.Duration(answer[4]) * time.Microsecond
 	return got, answer[0] == 1, nil
