@@ -79,7 +79,9 @@ func (n *onion) build() *llm.Pipeline {
 	}
 	inner := callers[0]
 	if len(callers) > 1 {
-		inner = middleware.Fallback(middleware.FallbackConfig{Reactions: n.overrides()}, callers...)
+		inner = middleware.Fallback(middleware.FallbackConfig{
+			Budget: n.o.bucket("fallbacks", n.Workflow), Reactions: n.overrides(),
+		}, callers...)
 	}
 	if long != nil {
 		inner = middleware.TokenRouter(middleware.TokenRouterConfig{Normal: inner, Long: long, Reactions: n.overrides()})

@@ -51,6 +51,11 @@
 //
 // Workflows with the same cooldown settings and reactions share what rests.
 //
+// # Many processes
+//
+// Options.Cooldowns and Options.Buckets take stores that replicas share, such as those of package stores/redis: what one of
+// them learned of a route then spares the others. A reload whose card or route differs ends the rest of that route for all.
+//
 // # Keys
 //
 // A card never holds a key: a route says which environment variable or file does. Errors, Describe and logs hold none.

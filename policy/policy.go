@@ -3,11 +3,13 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +34,14 @@ type Options struct {
 	Journal middleware.JournalStore
 	// Queue takes work that may wait, of the workflows whose cards set queue_after_ms. nil: those are refused.
 	Queue middleware.Queuer
+	// Cooldowns shares what rests with all processes that use the same store, such as that of package stores/redis: by the names
+	// of routes, quotas and credentials, whatever the card, so that of two cards with other settings the longer rest holds. Close
+	// ends what shares it. nil: rests are this process's own.
+	Cooldowns middleware.CooldownStore
+	// Buckets shares the budgets of retries, by workflow and route, and of fallbacks likewise. Closing it is the caller's. What a
+	// card allows to spend is for one request, which is made in one process; for work of several, put the stage of a
+	// middleware.Budget that is Shared around the Caller. nil: each process has its own.
+	Buckets *middleware.Buckets
 }
 
 // A Set is the workflows of a policy. It is safe for concurrent use.
@@ -40,6 +50,7 @@ type Set struct {
 	o    Options
 
 	reload    sync.Mutex // held by Reload
+	closed    bool       // by Close
 	schemas   []string   // the files of schemas that the newest reading named
 	now       atomic.Pointer[state]
 	mu        sync.Mutex
@@ -103,6 +114,9 @@ func (s *Set) Reload() error {
 
 // load takes what was read. contents is its sum, made before the keys are read: a change in between is seen later.
 func (s *Set) load(p *parsed, contents string) error {
+	if s.closed {
+		return errors.New("policy: the Set is closed")
+	}
 	before := s.now.Load()
 	next, err := build(p, &s.o, before)
 	s.schemas = p.schemas
@@ -118,8 +132,26 @@ func (s *Set) load(p *parsed, contents string) error {
 	}
 	s.mu.Unlock()
 	s.now.Store(next)
-	next.refresh(before)
+	next.refresh(before, s.o.Cooldowns != nil)
+	for key, c := range before.cooldowns { // calls on an onion that is no more go on alone
+		if next.cooldowns[key] != c {
+			_ = c.Close() // it only waits
+		}
+	}
 	return nil
+}
+
+// Close ends what shares rests with other processes, after which this one goes on alone; nothing is reloaded any more. It does
+// not end the store of Options.Cooldowns, which is to be closed after it. Without one it does nothing.
+func (s *Set) Close() error {
+	s.reload.Lock()
+	defer s.reload.Unlock()
+	s.closed = true
+	var errs []error
+	for _, c := range s.now.Load().cooldowns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // build makes the state after before.
@@ -169,6 +201,9 @@ func (st *state) flow(doc *document, continues []role, o *Options, before *state
 	key := fmt.Sprint(rests)
 	if st.cooldowns[key] == nil {
 		if st.cooldowns[key] = before.cooldowns[key]; st.cooldowns[key] == nil {
+			if o.Cooldowns != nil {
+				rests.Store, rests.Meter, rests.Logger = o.Cooldowns, o.Telemetry.Meter, o.Telemetry.Logger
+			}
 			st.cooldowns[key] = middleware.NewCooldowns(rests)
 		}
 	}
@@ -176,14 +211,14 @@ func (st *state) flow(doc *document, continues []role, o *Options, before *state
 		f.cooldowns, f.memory, f.onion = old.cooldowns, old.memory, old.onion
 		return f
 	}
-	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, old, before, old != nil && old.contract == f.contract)
+	f.cooldowns, f.memory = st.cooldowns[key], st.remember(c, o, old, before, old != nil && old.contract == f.contract)
 	n := &onion{card: c, o: o, leaves: leaves, continues: continues, equal: f.equal, cooldowns: f.cooldowns, k: f.memory}
 	f.onion = n.build()
 	return f
 }
 
 // remember is what a workflow starts with: what it knew of routes that are unchanged.
-func (st *state) remember(c *card, old *flow, before *state, sameContract bool) *memory {
+func (st *state) remember(c *card, o *Options, old *flow, before *state, sameContract bool) *memory {
 	m := &memory{retries: map[string]*middleware.RetryBudget{}}
 	unchanged := old != nil
 	for _, name := range c.used() {
@@ -193,7 +228,7 @@ func (st *state) remember(c *card, old *flow, before *state, sameContract bool) 
 			unchanged = false
 		}
 		if m.retries[name] == nil {
-			m.retries[name] = middleware.NewRetryBudget(middleware.RetryBudgetConfig{})
+			m.retries[name] = middleware.NewRetryBudget(o.bucket("retries", c.Workflow, name))
 		}
 	}
 	if unchanged {
@@ -215,11 +250,20 @@ func (st *state) remember(c *card, old *flow, before *state, sameContract bool) 
 	return m
 }
 
+// bucket is the configuration of a budget of retries or of moves.
+func (o *Options) bucket(of ...string) middleware.RetryBudgetConfig {
+	if o.Buckets == nil {
+		return middleware.RetryBudgetConfig{}
+	}
+	return middleware.RetryBudgetConfig{Shared: o.Buckets, Name: strings.Join(of, "/")}
+}
+
 // refresh ends the rests of routes that are not what they were. What they share ends with them only where no other route has it.
-func (st *state) refresh(before *state) {
+// With shared rests a route that is only new here is not fresh: what others learned of it holds.
+func (st *state) refresh(before *state, shared bool) {
 	var fresh, kept []*llm.Deployment
 	for name, l := range st.leaves {
-		if old := before.leaves[name]; old != l {
+		if old := before.leaves[name]; old != l && (old != nil || !shared) {
 			fresh = append(fresh, l.deployment)
 		} else {
 			kept = append(kept, l.deployment)
