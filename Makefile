@@ -1,6 +1,6 @@
 # The commands of this repository. CI is bash .ci/run, which needs no make.
 
-.PHONY: test race lint fix bench soak fuzz examples api ci
+.PHONY: test race lint fix bench soak soak-redis fuzz examples api ci
 
 test: ## what a newcomer runs
 	go test work
@@ -20,6 +20,9 @@ bench: ## the onion against failsafe-go: times and allocations of five runs
 SOAK = 1000000
 soak: ## a million calls through random onions in fake time; make soak SOAK=100000 makes fewer
 	go test ./middleware -run '^TestSoak$$' -count=1 -timeout 60m -v -calls $(SOAK)
+
+soak-redis: ## a million calls of four replicas that share a Redis: what they leave in it and in memory does not grow
+	cd stores/redis && LLM_TEST_REDIS_SOAK=$(SOAK) go test . -run '^TestSoak' -count=1 -timeout 60m -v
 
 fuzz: ## every fuzz target for a minute
 	FUZZTIME=60s bash .ci/run fuzz

@@ -339,6 +339,13 @@ func TestAKilledProcessLeaksNoProbe(t *testing.T) {
 	}
 }
 
+// wait lets the clock of a server that no test can move go on.
+func wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
 func TestAStopAndAFlushOfRedisCostNoAnswer(t *testing.T) {
 	server := redistest.Own(t)
 	p := newProvider(t)
@@ -365,11 +372,6 @@ func TestAStopAndAFlushOfRedisCostNoAnswer(t *testing.T) {
 			}
 			t.Logf("%s, process %d: %d calls, the slowest took %v", what, i, calls, time.Duration(worst)*time.Microsecond)
 		}
-	}
-	wait := func(d time.Duration) {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		<-timer.C
 	}
 	run("flush", func() {
 		do(t, open(t, Config{URL: server.URL}), "FLUSHALL")
