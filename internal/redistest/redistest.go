@@ -35,7 +35,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	if address := os.Getenv(envServer); address != "" {
 		return &Server{URL: address}, nil
 	}
-	return start()
+	return start("")
 })
 
 // Start is the address of a server that other tests use too, and a namespace of which no other test knows.
@@ -49,7 +49,12 @@ func Start(tb testing.TB) (url, namespace string) {
 // Own is a server for this test alone, which ends with it. Each of conf is a line of its configuration.
 func Own(tb testing.TB, conf ...string) *Server {
 	tb.Helper()
-	s, err := start(conf...)
+	return own(tb, "", conf...)
+}
+
+func own(tb testing.TB, mode string, conf ...string) *Server {
+	tb.Helper()
+	s, err := start(mode, conf...)
 	check(tb, err)
 	tb.Cleanup(func() {
 		if err := s.end(); err != nil {

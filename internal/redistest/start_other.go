@@ -22,8 +22,20 @@ func (s *Server) Kill(tb testing.TB) { tb.Fatal("redistest: servers are started 
 // Restart starts it anew.
 func (s *Server) Restart(tb testing.TB) { tb.Fatal("redistest: servers are started on Unix alone") }
 
+// Replica starts a replica of it.
+func (s *Server) Replica(tb testing.TB) *Server {
+	tb.Fatal("redistest: servers are started on Unix alone")
+	return nil
+}
+
+// Sentinel starts what watches it.
+func (s *Server) Sentinel(tb testing.TB, _ string) *Server {
+	tb.Fatal("redistest: servers are started on Unix alone")
+	return nil
+}
+
 func (s *Server) end() error { return nil }
 
-func start(...string) (*Server, error) {
+func start(string, ...string) (*Server, error) {
 	return nil, missing(envServer + " is not set, and servers are started on Unix alone")
 }

@@ -27,9 +27,9 @@ dir=$1
 trap 'rm -rf "$dir"' EXIT
 trap '' INT TERM HUP
 cd "$dir" || exit 1
-redis-server conf >log 2>&1 &
+redis-server conf $2 >log 2>&1 &
 pid=$!
-until grep -q 'Ready to accept' log; do
+until grep -qE 'Ready to accept|Sentinel ID is' log; do
 	kill -0 $pid 2>/dev/null || { tr '\n' ' ' <log; exit 1; }
 	sleep 0.02
 done
@@ -48,7 +48,36 @@ type Server struct {
 	cmd   *exec.Cmd
 	pid   int
 	alive io.Closer // the pipe whose end ends the server
+	mode  string    // an argument of its own, such as --sentinel
 	conf  []string
+}
+
+// Replica starts a server for this test alone that is a replica of s, with its password.
+func (s *Server) Replica(tb testing.TB) *Server {
+	tb.Helper()
+	host, port, password := s.parts(tb)
+	r := own(tb, "", "requirepass "+password, "masterauth "+password, "replicaof "+host+" "+port, "repl-diskless-sync-delay 0")
+	_, port, _ = r.parts(tb)
+	r.URL = address(port, password)
+	return r
+}
+
+// Sentinel starts one for this test alone that watches s and its replicas, under a name, and is asked without a password.
+func (s *Server) Sentinel(tb testing.TB, name string) *Server {
+	tb.Helper()
+	host, port, password := s.parts(tb)
+	return own(tb, "--sentinel", "sentinel monitor "+name+" "+host+" "+port+" 1", "sentinel auth-pass "+name+" "+password,
+		"sentinel down-after-milliseconds "+name+" 500")
+}
+
+func (s *Server) parts(tb testing.TB) (host, port, password string) {
+	tb.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	password, _ = u.User.Password()
+	return u.Hostname(), u.Port(), password
 }
 
 // Pause stops the process with SIGSTOP: connections stay, and nothing answers.
@@ -77,7 +106,7 @@ func (s *Server) Restart(tb testing.TB) {
 		_ = s.end() // its process is gone
 		password, _ := u.User.Password()
 		var next *Server
-		if next, err = startOn(u.Port(), password, s.conf); err == nil {
+		if next, err = startOn(u.Port(), password, s.mode, s.conf); err == nil {
 			*s = *next
 		}
 	}
@@ -95,7 +124,7 @@ func (s *Server) signal(tb testing.TB, sig syscall.Signal) {
 
 func (s *Server) end() error { return errors.Join(s.alive.Close(), s.cmd.Wait()) }
 
-func start(conf ...string) (*Server, error) {
+func start(mode string, conf ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, missing(envServer + " is not set, and redis-server is not on the PATH; install Redis")
 	}
@@ -105,7 +134,7 @@ func start(conf ...string) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := startOn(strconv.Itoa(port), rand.Text(), conf)
+		s, err := startOn(strconv.Itoa(port), rand.Text(), mode, conf)
 		if err == nil {
 			return s, nil
 		}
@@ -114,18 +143,21 @@ func start(conf ...string) (*Server, error) {
 	return nil, failed
 }
 
-func startOn(port, password string, more []string) (*Server, error) {
+func startOn(port, password, mode string, more []string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		return nil, err
 	}
-	conf := fmt.Sprintf("bind 127.0.0.1\nport %s\nrequirepass %s\nsave \"\"\nappendonly no\n", port, password)
+	conf := fmt.Sprintf("bind 127.0.0.1\nport %s\n", port)
+	if mode == "" {
+		conf += fmt.Sprintf("requirepass %s\nsave \"\"\nappendonly no\n", password)
+	}
 	conf += strings.Join(more, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	//nolint:noctx // it is to live as long as the process
-	c := exec.Command("/bin/sh", "-c", script, "sh", dir)
+	c := exec.Command("/bin/sh", "-c", script, "sh", dir, mode)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of ^C: it ends with its input
 	stdin, err := c.StdinPipe()
 	if err != nil {
@@ -144,8 +176,12 @@ func startOn(port, password string, more []string) (*Server, error) {
 	if err != nil || nan != nil {
 		return nil, errors.Join(fmt.Errorf("the server did not start: %s", said), err, stdin.Close(), c.Wait())
 	}
+	return &Server{URL: address(port, password), cmd: c, pid: pid, alive: stdin, mode: mode, conf: more}, nil
+}
+
+func address(port, password string) string {
 	u := url.URL{
 		Scheme: "redis", User: url.UserPassword("", password), Host: net.JoinHostPort("127.0.0.1", port), Path: "/0",
 	}
-	return &Server{URL: u.String(), cmd: c, pid: pid, alive: stdin, conf: more}, nil
+	return u.String()
 }

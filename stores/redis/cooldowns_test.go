@@ -12,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
-	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/redistest"
 	"github.com/modelchain/llm/llmtest/storetest"
 	"github.com/modelchain/llm/middleware"
@@ -205,57 +204,6 @@ func TestAServerThatIsDownIsConnectedToWhenItIsThere(t *testing.T) {
 	if _, err := store.Read(t.Context(), key); err == nil {
 		t.Error("a Store that is closed answers")
 	}
-}
-
-// A cluster refuses a script whose keys lie in several places, or that uses one which it did not declare.
-func TestAllScriptsRunInACluster(t *testing.T) {
-	server := redistest.Own(t, "cluster-enabled yes")
-	s := open(t, Config{URL: server.URL, Client: rueidis.ClientOption{ForceSingleClient: true}})
-	do(t, s, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	for !strings.Contains(mustString(t, do(t, s, "CLUSTER", "INFO")), "cluster_state:ok") {
-		if t.Context().Err() != nil {
-			t.Fatal("the cluster is not up")
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Config{URL: server.URL})
-	for i := range 20 {
-		name := fmt.Sprint("name ", i)
-		key := middleware.CooldownKey{Scope: middleware.Itself, Name: name}
-		if _, err := s.Cooldowns().Rest(t.Context(), key, middleware.CooldownNews{Left: time.Minute}); err != nil {
-			t.Error(err)
-		}
-		if got, err := s.Cooldowns().Read(t.Context(), []middleware.CooldownKey{key}); err != nil || !got[0].Resting {
-			t.Errorf("%+v, %v", got, err)
-		}
-		if got, err := s.Buckets().Exchange(t.Context(), middleware.BucketNews{
-			Name: name, Replica: "r", Number: 1, Capacity: time.Hour, Taken: time.Minute,
-		}); err != nil || got.Lacks == 0 {
-			t.Errorf("%+v, %v", got, err)
-		}
-		one := llm.Spending{Attempts: 1}
-		if _, fits, err := s.Spends().Reserve(t.Context(), name, "a", one, one); err != nil || !fits {
-			t.Errorf("%v, %v", fits, err)
-		}
-	}
-	heard, ready := make(chan middleware.SharedCooldown, 1), make(chan struct{}, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- s.Cooldowns().Watch(ctx, func() { ready <- struct{}{} }, func(c middleware.SharedCooldown) { heard <- c })
-	}()
-	<-ready
-	key := middleware.CooldownKey{Scope: middleware.SharedQuota, Name: "q"}
-	if _, err := s.Cooldowns().Rest(t.Context(), key, middleware.CooldownNews{Left: time.Minute}); err != nil {
-		t.Error(err)
-	}
-	if got := <-heard; got.CooldownKey != key {
-		t.Errorf("heard of %v", got.CooldownKey)
-	}
-	cancel()
-	<-done
 }
 
 func mustString(t *testing.T, r rueidis.RedisResult) string {

@@ -245,7 +245,7 @@ func TestSoakKeysAndMemoryStayBounded(t *testing.T) {
 	first, last := sizes[1], sizes[soakEras-1]
 	for kind, most := range map[string]int64{
 		"cool":   soakDeployments + 30 + 10,
-		"bucket": 3 * soakGroups * (2 + soakReplicas), // one for retries and two for moves, whether full or not, and who was there
+		"bucket": 4 * soakGroups * (2 + soakReplicas), // one for retries and one for each route, who was there, and the last exchanges
 		"spend":  workflows.Load(),
 	} {
 		if n := last.keys[kind]; n > most {

@@ -18,7 +18,7 @@ type Config struct {
 	// URL is the server's address: "redis://user:password@host:6379/0", with rediss for TLS; further servers of a cluster or
 	// sentinels follow as "?addr=host:6379", the name of a sentinels' master as "master_set". "": Client says it all.
 	URL string
-	// Client sets what URL does not say. The zero value is the default. DisableRetry, AlwaysPipelining and DisableCache are
+	// Client sets what URL does not say, such as the password and TLS of sentinels. The zero value is the default. DisableRetry, AlwaysPipelining and DisableCache are
 	// always on; buffers of 64 KiB and one connection a server take the place of rueidis' defaults.
 	Client rueidis.ClientOption
 	// Namespace begins every key and channel, so that services that share a server do not share their state: up to 64 of
@@ -60,7 +60,10 @@ func Open(cfg Config) (*Store, error) {
 			return nil, errors.New("redisstore: Config.URL is no address of the form redis://user:password@host:6379/0")
 		}
 		opt.InitAddress, opt.Username, opt.Password = parsed.InitAddress, parsed.Username, parsed.Password
-		opt.SelectDB, opt.Sentinel = parsed.SelectDB, parsed.Sentinel
+		opt.SelectDB = parsed.SelectDB
+		if parsed.Sentinel.MasterSet != "" {
+			opt.Sentinel.MasterSet = parsed.Sentinel.MasterSet
+		}
 		if opt.TLSConfig == nil {
 			opt.TLSConfig = parsed.TLSConfig
 		}
@@ -87,11 +90,16 @@ func withDefaults(o rueidis.ClientOption) rueidis.ClientOption {
 	// Without it a caller that gives up would cost all others their connection.
 	o.AlwaysPipelining = true
 	o.DisableCache = true // what changes is published
-	if o.Dialer.Timeout == 0 {
-		o.Dialer.Timeout = time.Second
+	for _, d := range []*net.Dialer{&o.Dialer, &o.Sentinel.Dialer} {
+		if d.Timeout == 0 {
+			d.Timeout = time.Second
+		}
+		if d.KeepAlive == 0 {
+			d.KeepAlive = time.Second // also how often an idle connection is tested
+		}
 	}
-	if o.Dialer.KeepAlive == 0 {
-		o.Dialer.KeepAlive = time.Second // also how often an idle connection is tested
+	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
+		o.Sentinel.TopologyRefreshInterval = 5 * time.Second // an event that is missed would bind it to the old server
 	}
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = 3 * time.Second
