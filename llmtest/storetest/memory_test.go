@@ -54,12 +54,20 @@ func TestBucketsInMemory(t *testing.T) {
 func TestSpendsInMemory(t *testing.T) {
 	var mu sync.Mutex
 	worlds := map[string]*storetest.Spends{}
-	storetest.TestSpends(t, storetest.SpendsTest{Open: func(_ *testing.T, world string) middleware.SpendStore {
+	of := func(world string) *storetest.Spends {
 		mu.Lock()
 		defer mu.Unlock()
 		if worlds[world] == nil {
 			worlds[world] = storetest.NewSpends()
 		}
 		return worlds[world]
-	}})
+	}
+	storetest.TestSpends(t, storetest.SpendsTest{
+		Open: func(_ *testing.T, world string) middleware.SpendStore { return of(world) },
+		Lose: func(_ *testing.T, world string) { of(world).Lose() },
+		Down: func(_ *testing.T, world string) func() {
+			of(world).Fail(errors.New("down"), false)
+			return func() { of(world).Fail(nil, false) }
+		},
+	})
 }

@@ -14,157 +14,31 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-// Spends is a middleware.SpendStore in memory. It is safe for concurrent use.
-type Spends struct {
-	mu        sync.Mutex
-	workflows map[string]*heldSpend
-	err       error
-	lost      bool
-}
-
-type heldSpend struct {
-	began    time.Time
-	settled  llm.Spending
-	reserved map[string]llm.Spending
-	late     map[string]time.Time // when they were settled
-}
-
-// lateKnown is how long a late settlement is known.
-const lateKnown = time.Hour
-
-// spent is what counts. What is reserved is added each time: from infinite sums nothing can be taken away.
-func (h *heldSpend) spent() llm.Spending {
-	sum := h.settled
-	for _, r := range h.reserved {
-		sum = sum.Add(r)
-	}
-	return sum
-}
-
-// counted is s as the ledger takes it in.
-func counted(s llm.Spending) llm.Spending {
-	s.Attempts, s.Tokens, s.CostUSD = max(s.Attempts, 0), max(s.Tokens, 0), max(s.CostUSD, 0)
-	if math.IsNaN(s.CostUSD) {
-		s.CostUSD = math.Inf(1)
-	}
-	return s
-}
-
-// NewSpends is one in which nothing is spent.
-func NewSpends() *Spends { return &Spends{workflows: map[string]*heldSpend{}} }
-
-// Fail makes every operation end with err; with afterwards what it asked for is done, and only its answer lost. nil: no more.
-func (s *Spends) Fail(err error, afterwards bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err, s.lost = err, afterwards
-}
-
-// Lose forgets everything.
-func (s *Spends) Lose() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.workflows)
-}
-
-// Kept is how many reservations and late settlements are kept, of all workflows.
-func (s *Spends) Kept() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.workflows {
-		n += len(h.reserved) + len(h.late)
-	}
-	return n
-}
-
-// change runs f on a workflow, which is new unless f changed it.
-func (s *Spends) change(ctx context.Context, workflow string, f func(h *heldSpend) (changed bool)) (middleware.SharedSpend, error) {
-	if err := ctx.Err(); err != nil {
-		return middleware.SharedSpend{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil && !s.lost {
-		return middleware.SharedSpend{}, s.err
-	}
-	h := s.workflows[workflow]
-	if h == nil {
-		h = &heldSpend{began: time.Now(), reserved: map[string]llm.Spending{}, late: map[string]time.Time{}}
-	}
-	for id, at := range h.late {
-		if time.Since(at) > lateKnown {
-			delete(h.late, id)
-		}
-	}
-	if f(h) {
-		s.workflows[workflow] = h
-	}
-	if s.err != nil {
-		return middleware.SharedSpend{}, s.err
-	}
-	return middleware.SharedSpend{Spent: h.spent(), Age: time.Since(h.began)}, nil
-}
-
-// Reserve is as middleware.SpendStore says.
-func (s *Spends) Reserve(
-	ctx context.Context, workflow, id string, want, ceiling llm.Spending,
-) (now middleware.SharedSpend, fits bool, err error) {
-	want = counted(want)
-	now, err = s.change(ctx, workflow, func(h *heldSpend) bool {
-		fits = true
-		_, reserved := h.reserved[id]
-		_, late := h.late[id]
-		if reserved || late {
-			return false
-		}
-		spent := h.spent() // differences are never too large for an int
-		fits = !(ceiling.Attempts > 0 && want.Attempts > 0 && want.Attempts > ceiling.Attempts-spent.Attempts ||
-			ceiling.Tokens > 0 && want.Tokens > 0 && want.Tokens > ceiling.Tokens-spent.Tokens ||
-			ceiling.CostUSD > 0 && want.CostUSD > 0 && want.CostUSD > ceiling.CostUSD-spent.CostUSD+1e-9)
-		if fits {
-			h.reserved[id] = want
-		}
-		return fits
-	})
-	return now, fits, err
-}
-
-// Settle is as middleware.SpendStore says.
-func (s *Spends) Settle(ctx context.Context, workflow, id string, is llm.Spending, late bool) (middleware.SharedSpend, error) {
-	return s.change(ctx, workflow, func(h *heldSpend) bool {
-		_, reserved := h.reserved[id]
-		_, known := h.late[id]
-		if known || !reserved && !late {
-			return false
-		}
-		delete(h.reserved, id)
-		if late {
-			h.late[id] = time.Now()
-		}
-		h.settled = h.settled.Add(counted(is))
-		return true
-	})
-}
-
 // SpendsTest says how [TestSpends] reaches what it tests.
 type SpendsTest struct {
 	// Open opens a store. Those of one world share all, those of two nothing. It is closed when the test ends.
 	Open func(t *testing.T, world string) middleware.SpendStore
+	// Lose makes the world's server forget everything.
+	Lose func(t *testing.T, world string)
+	// Down makes the world's server fail or stop answering, until up is called.
+	Down func(t *testing.T, world string) (up func())
 }
 
 // TestSpends checks that a store keeps the rules of middleware.SpendStore.
 func TestSpends(t *testing.T, with SpendsTest) {
 	for name, run := range map[string]func(*spendsSuite){
-		"what is reserved counts until it is settled": spendSettled,
-		"a ceiling holds for all who reserve at once": spendRace,
-		"each ceiling holds, and none is none":        spendCeilings,
-		"nothing counts twice":                        spendOnce,
-		"what comes late counts whatever the ceiling": spendLate,
-		"what is more than can be held is no less":    spendHuge,
-		"the smallest amount is one":                  spendSmall,
-		"who comes later knows what is spent":         spendRestarted,
-		"what was canceled is not done":               spendCanceled,
-		"names are names":                             spendNames,
+		"what is reserved counts until it is settled":  spendSettled,
+		"a ceiling holds for all who reserve at once":  spendRace,
+		"each ceiling holds, and none is none":         spendCeilings,
+		"nothing counts twice":                         spendOnce,
+		"what comes late counts whatever the ceiling":  spendLate,
+		"what is more than can be held is no less":     spendHuge,
+		"the smallest amount is one":                   spendSmall,
+		"who comes later knows what is spent":          spendRestarted,
+		"a server that is down fails, and counts once": spendDown,
+		"of what was lost nothing is spent":            spendLost,
+		"what was canceled is not done":                spendCanceled,
+		"names are names":                              spendNames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &spendsSuite{T: t, with: with, world: strings.ReplaceAll(name, " ", "-")}
@@ -300,6 +174,44 @@ func spendRestarted(s *spendsSuite) {
 	s.store = s.with.Open(s.T, s.world)
 	s.is(s.settle("late", spending(1, 1, 0), true), spending(2, 101, 0.5))
 	s.is(s.settle("a", spending(1, 10, 0.1), false), spending(2, 11, 0.1))
+}
+
+func spendDown(s *spendsSuite) {
+	s.reserve("a", spending(1, 100, 0), llm.Spending{})
+	up := s.with.Down(s.T, s.world)
+	try := func(d time.Duration) (spent llm.Spending, err error) {
+		ctx, cancel := context.WithTimeout(s.Context(), d)
+		defer cancel()
+		got, fits, err := s.store.Reserve(ctx, "w", "b", spending(1, 10, 0), spending(2, 0, 0))
+		if err != nil || !fits {
+			return got.Spent, errors.Join(err, errors.New("it does not fit"))
+		}
+		got, err = s.store.Settle(ctx, "w", "late", spending(1, 1, 0), true)
+		return got.Spent, err
+	}
+	for range 2 {
+		if got, err := try(20 * time.Millisecond); err == nil {
+			s.Errorf("a server that is down says %+v", got)
+		}
+	}
+	up()
+	for { // said again, whether or not it came through before
+		got, err := try(time.Second)
+		if err == nil {
+			s.is(got, spending(3, 111, 0))
+			return
+		}
+		if s.Context().Err() != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func spendLost(s *spendsSuite) {
+	s.reserve("a", spending(1, 100, 0), llm.Spending{})
+	s.with.Lose(s.T, s.world)
+	s.is(s.settle("a", spending(1, 10, 0), false), llm.Spending{}) // who knows of it says so by another way
+	s.is(s.settle("b", spending(1, 7, 0), true), spending(1, 7, 0))
 }
 
 // spendHuge reserves, settles and charges what no number holds, each in a workflow of its own. Then nothing fits.

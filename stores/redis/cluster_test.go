@@ -130,10 +130,13 @@ func TestAClusterKeepsTheRules(t *testing.T) {
 		})
 	})
 	t.Run("spends", func(t *testing.T) {
-		storetest.TestSpends(t, storetest.SpendsTest{Open: func(t *testing.T, world string) middleware.SpendStore {
-			t.Helper()
-			return open(t, config(world)).Spends()
-		}})
+		storetest.TestSpends(t, storetest.SpendsTest{
+			Open: func(t *testing.T, world string) middleware.SpendStore {
+				t.Helper()
+				return open(t, config(world)).Spends()
+			},
+			Lose: lose, Down: down,
+		})
 	})
 	t.Run("keys lie in all nodes", func(t *testing.T) {
 		lose(t, "")

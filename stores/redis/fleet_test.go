@@ -394,9 +394,7 @@ func TestAStopAndAFlushOfRedisCostNoAnswer(t *testing.T) {
 		}
 	}
 	server.Resume(t)
-	server.Kill(t)
-	server.Restart(t)
-	run("restart", func() { wait(200 * time.Millisecond) })
+	run("kill", func() { server.Kill(t); wait(200 * time.Millisecond); server.Restart(t); wait(200 * time.Millisecond) })
 	// They are a fleet again once their connections are back.
 	p.down.Store(true)
 	fleet[0].ask(t, "call")

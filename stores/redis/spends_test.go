@@ -13,10 +13,25 @@ import (
 
 func TestSpendsKeepTheRules(t *testing.T) {
 	server := redistest.Own(t)
-	storetest.TestSpends(t, storetest.SpendsTest{Open: func(t *testing.T, world string) middleware.SpendStore {
-		t.Helper()
-		return open(t, Config{URL: server.URL, Namespace: namespaceOf(world)}).Spends()
-	}})
+	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
+	storetest.TestSpends(t, storetest.SpendsTest{
+		Open: func(t *testing.T, world string) middleware.SpendStore {
+			t.Helper()
+			return open(t, config(world)).Spends()
+		},
+		Lose: func(t *testing.T, world string) {
+			t.Helper()
+			do(t, open(t, config(world)), "FLUSHALL")
+		},
+		Down: func(t *testing.T, _ string) func() {
+			t.Helper()
+			server.Pause(t)
+			return func() { server.Resume(t) }
+		},
+	})
+	if _, err := open(t, config("later")).Spends().Settle(t.Context(), "w", "a", llm.Spending{Attempts: 1}, true); err != nil {
+		t.Fatal(err)
+	}
 	s := open(t, Config{URL: server.URL})
 	keys, err := do(t, s, "KEYS", "*").AsStrSlice()
 	if err != nil || len(keys) == 0 {
