@@ -35,7 +35,8 @@ type CooldownStore interface {
 	End(ctx context.Context, key CooldownKey, base uint64, ago time.Duration, force bool) (SharedCooldown, error)
 	// Read returns what holds for each of keys, in their order.
 	Read(ctx context.Context, keys []CooldownKey) ([]SharedCooldown, error)
-	// Watch calls changed with every change of any key, until ctx ends or it can no longer tell, which it returns. It calls
+	// Watch calls changed with every change of any key, but for an end that is later by less than a second: of thousands that
+	// fail at once each is a little later. It goes on until ctx ends or it can no longer tell, which it returns. It calls
 	// watching once it will miss nothing from then on. Both are called one at a time.
 	Watch(ctx context.Context, watching func(), changed func(SharedCooldown)) error
 }

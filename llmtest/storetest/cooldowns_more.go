@@ -40,7 +40,13 @@ func watched(s *cooldownsSuite) {
 		s.Fatalf("watching ended: %v", err)
 	}
 	rest := s.rest(fresh(0, 0, "x"))
-	want := []middleware.SharedCooldown{
+	if d := s.rest(middleware.CooldownNews{Base: rest.Gen, Left: 20 * time.Millisecond}).Until.Sub(rest.Until); d <= 0 {
+		s.Errorf("the end is %v later", d)
+	}
+	for now := s.read(); now.Until.After(now.Now); now = s.read() {
+		s.pause(time.Millisecond)
+	}
+	want := []middleware.SharedCooldown{ // and not that the end is later by less than a second
 		rest, s.probe(rest.Gen, "t", time.Hour), s.must(s.store.Free(s.Context(), cooldownKey, "t")), s.end(rest.Gen, 0, false),
 	}
 	s.end(rest.Gen, 0, false) // no change

@@ -131,6 +131,9 @@ func (h *heldCooldown) shared(now int64) middleware.SharedCooldown {
 	}
 }
 
+// toldFrom is by how much an end has to be later for that to be told.
+const toldFrom = time.Second
+
 // begin makes h a new rest.
 func (h *heldCooldown) begin(now int64, n *middleware.CooldownNews) {
 	h.gen = max(now, h.gen+1, int64(n.Base)+1)
@@ -158,8 +161,9 @@ func (h *heldCooldown) note(now int64, n *middleware.CooldownNews) bool {
 		if until <= h.until {
 			return false
 		}
+		told := until-h.until >= micros(toldFrom)
 		h.until, h.cause = until, n.Cause
-		return true
+		return told
 	}
 }
 

@@ -4,7 +4,7 @@
 local op, channel, scope, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local base, fresh, ago, left = tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
 local token, lease, force = ARGV[14], tonumber(ARGV[15]), ARGV[16] == '1'
-local forget = 3600 * 1000000
+local forget, told = 3600 * 1000000, 1000000
 
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
@@ -45,11 +45,13 @@ local function note()
 		write = true
 		h.failure = math.max(h.failure, now - ago)
 		if now + left > h['until'] then
+			-- Of many that fail at the same time each is a little later. The probe is asked for here, so who does not hear
+			-- of that asks in vain.
+			changed = now + left - h['until'] >= told
 			h['until'] = now + left
 			local failed = h.failed
 			cause()
 			h.failed = failed
-			changed = true
 		end
 	end
 end
