@@ -8,7 +8,7 @@
 // Close those three before the store.
 //
 // It needs Redis 6 or later, or what speaks its protocol with Lua and publish/subscribe, alone, with Sentinel or as a
-// cluster. A process has one connection to each server.
+// cluster. A process has one connection to each server. docs/replicas.md has sizes.
 //
 // # What is kept
 //
@@ -27,5 +27,7 @@
 // # When Redis is away
 //
 // Nothing here waits longer than the context it was given, and no operation is repeated by itself. Open succeeds while the
-// server is down; it is connected to when it is there. What holds meanwhile is the matter of package middleware.
+// server is down; it is connected to when it is there. What holds meanwhile is the matter of package middleware. A replica that is
+// promoted is found through Sentinel, a cluster, or an address that leads to it; what it had not yet got is told again by who
+// knows it.
 package redisstore

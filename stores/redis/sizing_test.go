@@ -72,6 +72,13 @@ func TestSizingIsAsTheDocsSay(t *testing.T) {
 	atMost("bytes of a workflow", before, 300)
 	atMost("bytes of an attempt under way", (usageOfSpends(t, s, usage, 1000, one)-before)/1000, 150)
 
+	for i := range 1000 {
+		if _, err := s.Spends().Settle(t.Context(), "late", fmt.Sprintf("%026d", i), one, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atMost("bytes of a late settlement", usage("llm:v1:spend:{late}:late")/1000, 130)
+
 	// Operations of calls, in a process that knows the script.
 	spends := middleware.NewSpends(middleware.SpendsConfig{Store: s.Spends(), Timeout: time.Minute})
 	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{Store: s.Cooldowns(), StoreTimeout: time.Minute})
@@ -90,6 +97,7 @@ func TestSizingIsAsTheDocsSay(t *testing.T) {
 	}
 	const calls = 500
 	n := ops()
+	atMost("connections of a process", int64(strings.Count(mustString(t, do(t, s, "CLIENT", "LIST")), "\n")), 1)
 	for range calls {
 		call(chat)
 	}
