@@ -41,7 +41,8 @@ type CooldownConfig struct {
 	// such as that of package stores/redis; then Close ends what shares them. nil: they are this process's own.
 	Store CooldownStore
 	// StoreTimeout is the longest that the Store delays a call, which only a probe waits for at all. Where the answer takes longer,
-	// the call is the probe of its own process, as while the Store is down: then each process may have one out. 0: 20 ms.
+	// the call is no probe, and refused as before; the third in a row is one, as while the Store is down: then each process may
+	// have one out. 0: 20 ms.
 	StoreTimeout time.Duration
 	// Meter makes the metrics that tell whether the Store is up. nil: the one registered with package otel.
 	Meter metric.MeterProvider
@@ -113,9 +114,9 @@ func NewCooldowns(cfg CooldownConfig) *Cooldowns {
 // a rest of its own. It never waits, apart from a probe for the Store, and takes no lock while nothing rests.
 //
 // With a Store the rests of all processes are one: what is learned elsewhere is pushed to this one, so that a call never asks
-// the Store whether something rests, and of all probes that are due one goes out. A Store that is down or slower than
-// StoreTimeout holds no call back and fails none: each process goes on with what it knows and learns, and sends probes of its
-// own, one at a time, until the Store is back; then the later ends hold.
+// the Store whether something rests, and of all probes that are due one goes out. A Store that is down, or again and again slower
+// than StoreTimeout, holds no call back and fails none: each process goes on with what it knows and learns, and sends probes
+// of its own, one at a time, until the Store is back; then the later ends hold.
 func (c *Cooldowns) Stage() llm.Stage {
 	if c == nil || c.cells == nil {
 		panic("llm/middleware: Cooldown: these Cooldowns are not usable; make them with NewCooldowns")

@@ -37,6 +37,7 @@ type sharedCell struct {
 	elsewhere string // the token of the other process's probe
 	freeing   string // a token that is to be given back
 	reread    bool   // the Store is to be asked what it knows
+	unheard   int    // probes in a row for which it did not answer in time
 	news      uint64 // ids given so far
 }
 

@@ -122,10 +122,20 @@ func (s *cooldown) takeProbe(own [3]uint64) (*probeGate, *llm.Error) {
 				p.gen[i], p.id[i], taken = c.take(now, own[i])
 			}
 		}
-		if taken && s.all.fleet.grants(p, &wait) {
+		verdict := refused
+		if taken {
+			verdict = s.all.fleet.grants(p, own, &wait)
+		}
+		if verdict == granted {
 			return p, nil
 		}
 		s.free(&p.restPass) // another call was faster, here or elsewhere
+		if verdict == unheard {
+			if e := s.refusal(now, func(int, *restState) bool { return false }); e != nil {
+				e.RetryAfter = max(e.RetryAfter, s.all.fleet.limit)
+				return nil, e
+			}
+		}
 	}
 }
 

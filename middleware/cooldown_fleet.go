@@ -216,15 +216,27 @@ type probeAsk struct {
 	cell  *restCell
 	token string
 	done  chan struct{}
+	heard bool // the Store answered
 }
 
 // storeWait is how long a call waits for the Store, all in all.
 type storeWait struct{ timer *time.Timer }
 
-// grants reports whether p, which is the probe here, may be that of the fleet. A Store that does not answer has no say.
-func (f *fleet) grants(p *probeGate, wait *storeWait) bool {
+// A grant says whether a call may be the probe.
+type grant uint8
+
+const (
+	granted grant = iota
+	refused       // another process was faster
+	unheard       // the Store, which is not known to be down, did not answer in time
+)
+
+// grants says whether p, which is the probe here and began the rests called own, may be that of the fleet. A Store that is down
+// has no say. One that is only late has one: else each process of a fleet on busy machines would send a probe. It has none
+// when it was late several times in a row, so that the rest ends some time.
+func (f *fleet) grants(p *probeGate, own [3]uint64, wait *storeWait) grant {
 	if f == nil {
-		return true
+		return granted
 	}
 	for i, c := range p.s.cells {
 		if c == nil || c.private || p.id[i] == 0 || f.health.down() {
@@ -233,14 +245,27 @@ func (f *fleet) grants(p *probeGate, wait *storeWait) bool {
 		if wait.timer == nil {
 			wait.timer = time.NewTimer(f.limit)
 		}
-		if !f.grantsCell(c, p.id[i], wait.timer) {
-			return false
+		heard := f.asks(c, p.id[i], wait.timer)
+		switch c.mu.Lock(); {
+		case heard:
+			c.shared.unheard = 0
+		default:
+			c.shared.unheard++
+		}
+		late := c.shared.unheard
+		c.mu.Unlock()
+		switch {
+		case c.state.Load().probe != p.id[i]:
+			return refused
+		case late > 0 && late < storeTrips && own[i] == 0 && !f.health.down() && f.ctx.Err() == nil:
+			return unheard
 		}
 	}
-	return true
+	return granted
 }
 
-func (f *fleet) grantsCell(c *restCell, id uint64, timer *time.Timer) bool {
+// asks asks the Store for the probe called id, and reports whether it answered in time.
+func (f *fleet) asks(c *restCell, id uint64, timer *time.Timer) bool {
 	a := &probeAsk{cell: c, token: rand.Text(), done: make(chan struct{})}
 	c.mu.Lock()
 	c.shared.token, c.shared.tokenOf = a.token, id
@@ -257,5 +282,10 @@ func (f *fleet) grantsCell(c *restCell, id uint64, timer *time.Timer) bool {
 		timer.Reset(0)
 	case <-f.ctx.Done():
 	}
-	return c.state.Load().probe == id
+	select {
+	case <-a.done: // also where that came at the same time
+		return a.heard
+	default:
+		return false
+	}
 }

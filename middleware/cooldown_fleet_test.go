@@ -359,6 +359,38 @@ func (d *fleetDeaf) Probe(
 	return d.CooldownStore.Probe(ctx, key, n, token, lease)
 }
 
+// late lets the store answer no question about probes from now on, or all of them.
+func (d *fleetDeaf) late(is bool) {
+	d.deaf.Lock()
+	defer d.deaf.Unlock()
+	d.is = is
+}
+
+func TestFleetAStoreThatIsLateOnceLetsOutNoSecondProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := storetest.NewCooldowns()
+		first := &fleetDeaf{CooldownStore: shared}
+		model := llmtest.Script(llmtest.Fail(llm.Overloaded), llmtest.Text("ok"))
+		a, b := fleetOf(t, 1, model, fleetConfig(first))[0], fleetOf(t, 1, model, fleetConfig(shared))[0]
+		cooldownCall(t, a.chat)
+		llmtest.Advance(time.Minute)
+		first.late(true)
+		start := time.Now()
+		e := cooldownCall(t, a.chat)
+		if d := time.Since(start); d != 20*time.Millisecond {
+			t.Errorf("it waited %v for the store, want 20ms", d)
+		}
+		if e == nil || e.Class != llm.Cooling || e.RetryAfter != 20*time.Millisecond || model.Count() != 1 {
+			t.Errorf("the store was late, and the call ended with %v after %d calls of the fleet", e, model.Count())
+		}
+		first.late(false)
+		synctest.Wait()
+		if e := cooldownCall(t, b.chat); e != nil { // nothing is kept for a probe that was not sent
+			t.Errorf("the other replica's probe: %v", e)
+		}
+	})
+}
+
 func TestFleetAStoreThatDoesNotAnswerDelaysAProbeByItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fleetDeaf{CooldownStore: storetest.NewCooldowns(), is: true}
@@ -366,12 +398,14 @@ func TestFleetAStoreThatDoesNotAnswerDelaysAProbeByItsLimit(t *testing.T) {
 		fleet := fleetOf(t, 1, model, fleetConfig(store))
 		cooldownCall(t, fleet[0].chat)
 		llmtest.Advance(time.Minute)
-		start := time.Now()
-		if e := cooldownCall(t, fleet[0].chat); e != nil {
-			t.Errorf("the probe: %v", e)
-		}
-		if d := time.Since(start); d != 20*time.Millisecond {
-			t.Errorf("it waited %v for the store, want 20ms", d)
+		for i := range 3 {
+			start := time.Now()
+			if e := cooldownCall(t, fleet[0].chat); (e == nil) != (i == 2) {
+				t.Errorf("call %d: %v, want the third to be the probe", i+1, e)
+			}
+			if d := time.Since(start); d != 20*time.Millisecond {
+				t.Errorf("call %d waited %v for the store, want 20ms", i+1, d)
+			}
 		}
 	})
 }

@@ -164,6 +164,7 @@ func (f *fleet) askProbe(a *probeAsk) {
 	c := a.cell
 	st := c.state.Load()
 	if !st.resting {
+		a.heard = true // there is nothing to ask
 		return
 	}
 	var got SharedCooldown
@@ -171,7 +172,7 @@ func (f *fleet) askProbe(a *probeAsk) {
 		got, err = f.store.Probe(ctx, c.key, st.report(time.Now()), a.token, f.all.cfg.ProbeLease)
 		return err
 	})
-	if err == nil {
+	if a.heard = err == nil; a.heard {
 		c.adopt(&got, st, a.token)
 		f.report()
 	}
