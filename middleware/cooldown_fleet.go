@@ -264,7 +264,7 @@ func (f *fleet) grants(p *probeGate, own [3]uint64, wait *storeWait) grant {
 	return granted
 }
 
-// asks asks the Store for the probe called id, and reports whether it answered in time.
+// asks puts the question for the probe called id to the Store, and reports whether it answered in time.
 func (f *fleet) asks(c *restCell, id uint64, timer *time.Timer) bool {
 	a := &probeAsk{cell: c, token: rand.Text(), done: make(chan struct{})}
 	c.mu.Lock()

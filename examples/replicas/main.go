@@ -39,8 +39,8 @@ func run(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	redis, stop, err := redisServer(ctx)
 	if errors.Is(err, errNoRedis) {
-		fmt.Fprintln(out, "Install Redis (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis), or set REDIS_URL to\n"+
-			"the address of a server such as redis://localhost:6379/0, and run this again.")
+		fmt.Fprintln(out, "Install Redis (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis), or set\n"+
+			"REDIS_URL to the address of a server such as redis://localhost:6379/0, and run this again.")
 		return nil
 	}
 	if err != nil {

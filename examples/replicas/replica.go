@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,7 +68,7 @@ func replicaMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{
 		Store: store.Cooldowns(), // the line that makes them one
 		Rest:  2 * time.Second, Cap: 2 * time.Second,
@@ -78,9 +77,9 @@ func replicaMain(ctx context.Context, in io.Reader, out io.Writer) error {
 			say("state", state{Name: c.Name, Rests: !c.Until.IsZero(), Until: c.Until, Class: c.Class.String(), Failed: c.Failed})
 		},
 	})
-	defer cooldowns.Close()
+	defer func() { _ = cooldowns.Close() }()
 	spends := middleware.NewSpends(middleware.SpendsConfig{Store: store.Spends(), Timeout: 5 * time.Second})
-	defer spends.Close()
+	defer func() { _ = spends.Close() }()
 	budget := middleware.NewBudget(middleware.BudgetConfig{Attempts: 4, Shared: spends, Workflow: "report-17"})
 
 	chat := gateway(os.Getenv(envReplica), cooldowns)
@@ -166,7 +165,8 @@ func (r *replica) ask(what string) (string, error) {
 		return "", err
 	}
 	var answer string
-	return answer, errors.Join(json.Unmarshal([]byte(text), &answer), err)
+	err = json.Unmarshal([]byte(text), &answer)
+	return answer, err
 }
 
 // await waits until what it knows of the primary is so.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ func (p *providers) callers() map[string]int {
 func (p *providers) calls(provider string, replica int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen[provider][fmt.Sprint(replica)]
+	return p.seen[provider][strconv.Itoa(replica)]
 }
 
 var errNoRedis = errors.New("there is no Redis")
@@ -82,7 +83,7 @@ func redisServer(ctx context.Context) (url string, stop func(), err error) {
 		return "", nil, err
 	}
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err = errors.Join(err, l.Close()); err != nil {
+	if err := errors.Join(err, l.Close()); err != nil {
 		return "", nil, err
 	}
 	dir, err := os.MkdirTemp("", "replicas")

@@ -74,7 +74,9 @@ func (s *Spends) Kept() (n int) {
 }
 
 // change runs f on a workflow, which is new unless f changed it.
-func (s *Spends) change(ctx context.Context, workflow string, f func(h *heldSpend) (changed bool)) (middleware.SharedSpend, error) {
+func (s *Spends) change(
+	ctx context.Context, workflow string, f func(h *heldSpend) (changed bool),
+) (middleware.SharedSpend, error) {
 	if err := ctx.Err(); err != nil {
 		return middleware.SharedSpend{}, err
 	}

@@ -56,7 +56,7 @@ func (r *replica) call(t *testing.T, deployment string) error {
 		func(context.Context, *llm.Request) (*llm.Response, error) {
 			r.calls.Add(1)
 			if err, ok := r.fails.Load(deployment); ok {
-				return nil, err.(error) //nolint:errcheck // it holds nothing else
+				return nil, err.(error)
 			}
 			return &llm.Response{Parts: []llm.Part{llm.Text("ok")}}, nil
 		})})

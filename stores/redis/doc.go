@@ -27,7 +27,7 @@
 // # When Redis is away
 //
 // Nothing here waits longer than the context it was given, and no operation is repeated by itself. Open succeeds while the
-// server is down; it is connected to when it is there. What holds meanwhile is the matter of package middleware. A replica that is
-// promoted is found through Sentinel, a cluster, or an address that leads to it; what it had not yet got is told again by who
-// knows it.
+// server is down; it is connected to when it is there. What holds meanwhile is the matter of package middleware. A replica that
+// is promoted is found through Sentinel, a cluster, or an address that leads to it; what it had not yet got is told again by
+// who knows it.
 package redisstore

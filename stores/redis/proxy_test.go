@@ -106,7 +106,7 @@ func (p *proxy) accept() {
 		p.mu.Lock()
 		to := p.to
 		p.mu.Unlock()
-		out, err := net.Dial("tcp4", to) //nolint:noctx // it is on loopback
+		out, err := net.Dial("tcp4", to)
 		if err != nil {
 			_ = in.Close()
 			continue

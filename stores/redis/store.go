@@ -18,8 +18,9 @@ type Config struct {
 	// URL is the server's address: "redis://user:password@host:6379/0", with rediss for TLS; further servers of a cluster or
 	// sentinels follow as "?addr=host:6379", the name of a sentinels' master as "master_set". "": Client says it all.
 	URL string
-	// Client sets what URL does not say, such as the password and TLS of sentinels. The zero value is the default. DisableRetry, AlwaysPipelining and DisableCache are
-	// always on; buffers of 64 KiB and one connection a server take the place of rueidis' defaults.
+	// Client sets what URL does not say, such as the password and TLS of sentinels. The zero value is the default. DisableRetry,
+	// AlwaysPipelining and DisableCache are always on; buffers of 64 KiB and one connection a server take the place of rueidis'
+	// defaults.
 	Client rueidis.ClientOption
 	// Namespace begins every key and channel, so that services that share a server do not share their state: up to 64 of
 	// A-Z a-z 0-9 . _ -. "": "llm".
