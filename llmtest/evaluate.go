@@ -19,7 +19,8 @@ type PromptConfig struct {
 	System string
 	// Chain is the onion whose deployments are tried, each alone and without its stages. nil: none beside Deployments.
 	Chain llm.Caller
-	// Deployments are tried beside those of Chain; one of a name that was there is left out. nil: those of Chain.
+	// Deployments are tried beside those of Chain. One that is there twice is tried once; two of the same name are an error. nil:
+	// those of Chain.
 	Deployments []*llm.Deployment
 	// Fixtures are what the prompt is tried on. There must be one.
 	Fixtures []Fixture
@@ -33,7 +34,7 @@ type PromptConfig struct {
 	// Parallel is how many calls are made at a time of one deployment, and Width of how many deployments at a time. 0: 1, in
 	// the order of Fixtures, and 4.
 	Parallel, Width int
-	// Timeout is the longest that an answer may take. 0: 1 min.
+	// Timeout is the longest that an answer may take: the call is cut then, and an answer that comes after all is too late. 0: 1 min.
 	Timeout time.Duration
 	// Allow lists the rules of [LintPrompt] that the prompt may break. nil: none.
 	Allow []string
@@ -105,7 +106,7 @@ func (c *PromptConfig) deployments() (list []*llm.Deployment) {
 		all = slices.Concat(slices.Collect(llm.Describe(c.Chain).Deployments()), all)
 	}
 	for _, d := range all {
-		if !slices.ContainsFunc(list, func(o *llm.Deployment) bool { return d != nil && o.Name == d.Name }) {
+		if !slices.Contains(list, d) {
 			list = append(list, d)
 		}
 	}
@@ -127,6 +128,13 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 			"and shares up to 1", c.Samples, c.Parallel, c.Width, c.Timeout, c.Floor, c.Overall)
 	}
 	seen := map[string]bool{}
+	for _, d := range deployments {
+		if seen[d.Name] {
+			return fmt.Errorf("two deployments are called %q, and the report could not tell them apart; give each a name of its own", d.Name)
+		}
+		seen[d.Name] = true
+	}
+	clear(seen)
 	for i := range c.Fixtures {
 		f := &c.Fixtures[i]
 		switch {
@@ -194,17 +202,26 @@ func (c *PromptConfig) score(ctx context.Context, d *llm.Deployment) PromptScore
 func (c *PromptConfig) sample(
 	ctx context.Context, d *llm.Deployment, f *Fixture, speaks languages,
 ) (wrong []string, text string) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, time.Minute))
+	timeout := cmp.Or(c.Timeout, time.Minute)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req := f.request(c.System)
-	resp, err := d.Call(ctx, req)
+	began := time.Now()
+	resp, err := d.Call(limited, req)
+	took := time.Since(began)
 	if err != nil {
 		e := llm.AsError(err)
 		reason := "no answer: " + e.Class.String()
 		if e.Evidence.Status != 0 {
 			reason += fmt.Sprintf(" (HTTP %d)", e.Evidence.Status)
 		}
+		if e.Class == llm.Exhausted && limited.Err() != nil && ctx.Err() == nil {
+			reason += fmt.Sprintf(", as Timeout (%v) was over", timeout)
+		}
 		return []string{reason}, ""
 	}
-	return f.Wants.wrong(req, resp, speaks), resp.Text()
+	if took > timeout { // the deployment does not heed its context
+		wrong = append(wrong, fmt.Sprintf("it took %v, longer than Timeout (%v)", took.Round(time.Millisecond), timeout))
+	}
+	return append(wrong, f.Wants.wrong(req, resp, speaks)...), resp.Text()
 }

@@ -35,7 +35,7 @@ func TestEvaluatePromptScoresEveryDeploymentOfAChain(t *testing.T) {
 		System: "Answer from the articles.",
 		Chain: llm.New(Pass("outer")).Then(&both{[]llm.Caller{
 			llm.New(Pass("retry")).Then(deploymentOf("good", good)), llm.New(Pass("retry")).Then(deploymentOf("bad", bad))}}),
-		Deployments: []*llm.Deployment{deploymentOf("good", Script()), deploymentOf("refusing", refusing)},
+		Deployments: []*llm.Deployment{deploymentOf("refusing", refusing)},
 		Fixtures: []Fixture{
 			{Name: "known", Ask: "How do I reset it?", Wants: Wants{
 				Mention: []string{"settings"}, NotMatch: []*regexp.Regexp{regexp.MustCompile(`\*`)},
@@ -127,7 +127,7 @@ func TestEvaluatePromptGoesOnAfterWhatHangsAndWhatPanics(t *testing.T) {
 				{Name: "fine", Ask: "?"},
 			},
 		})
-		want := "a, hangs: no answer: exhausted\na, panics: no answer: bad_output\na, its check panics: its check panicked: oops\n    \"secret\"\n"
+		want := "a, hangs: no answer: exhausted, as Timeout (5s) was over\na, panics: no answer: bad_output\na, its check panics: its check panicked: oops\n    \"secret\"\n"
 		if !strings.HasSuffix(r.String(), want) || r.Scores[0].Fixtures[3].Passed != 1 || len(h.said) != 1 {
 			t.Errorf("the report is\n%s, the test hears %q", r, h.said)
 		}

@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,10 +127,11 @@ func wrongCheck(check func(*llm.Request, *llm.Response) error, req *llm.Request,
 	if check == nil {
 		return ""
 	}
-	if err := check(req, resp); err != nil {
-		return err.Error()
+	err := check(req, resp)
+	if err == nil {
+		return ""
 	}
-	return ""
+	return cmp.Or(strings.TrimSpace(err.Error()), "its check fails with an error that says nothing; give that a text")
 }
 
 // sentences counts ends of sentences. What stands at the end without one is a sentence too.
