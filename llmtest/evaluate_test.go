@@ -158,7 +158,7 @@ func TestWantsSayWhatAnAnswerLacks(t *testing.T) {
 		{Wants{Language: "ja"}, "パスワードをリセットするには", ""},
 		{Wants{Language: "en"}, "Öffnen Sie die Einstellungen und wählen Sie Passwort zurücksetzen.", `it is in language "de", not "en"`},
 		{Wants{Language: "en"}, "123", `it is not in language "en": it has no letters`},
-		{Wants{Language: "en"}, "Да", `it is in language "ru", not "en"`},
+		{Wants{Language: "en"}, "Да", `it is in Cyrillic letters, in which language "en" is not written`},
 		{Wants{Fields: []string{"order.id"}}, `{"order":{"id":1}}`, ""},
 		{Wants{Fields: []string{"order.id"}}, `{"order":{"id":null}}`, `its field "order.id" is missing or null`},
 		{Wants{Fields: []string{"a"}}, "```json\n{\"a\":1}\n```", "it is not one JSON object and nothing else"},
@@ -193,7 +193,7 @@ func TestEvaluatePromptEndsATestThatTriesNothing(t *testing.T) {
 		"Floor 2":                                        {System: "x", Deployments: d, Fixtures: one, Floor: 2},
 		`in Allow is "nonsense"`:                         {System: "x", Deployments: d, Fixtures: one, Allow: []string{"nonsense"}},
 		"bounds of 3 to 2 hold for nothing":              {System: "x", Deployments: d, Fixtures: with(Wants{Words: Bounds{3, 2}})},
-		`the language "xx" is not known`:                 {System: "x", Deployments: d, Fixtures: with(Wants{Language: "xx"})},
+		`the language "xx" is not one that can be told`:  {System: "x", Deployments: d, Fixtures: with(Wants{Language: "xx"})},
 		"Fields has an empty text":                       {System: "x", Deployments: d, Fixtures: with(Wants{Mention: []string{""}})},
 		"one of Match and NotMatch has a nil expression": {System: "x", Deployments: d, Fixtures: with(Wants{Match: []*regexp.Regexp{nil}})},
 	} {
