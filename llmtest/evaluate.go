@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,9 +35,11 @@ type PromptConfig struct {
 	// Parallel is how many calls are made at a time of one deployment, and Width of how many deployments at a time. 0: 1, in
 	// the order of Fixtures, and 4.
 	Parallel, Width int
-	// Timeout is the longest that an answer may take: the call is cut then, and an answer that comes after all is too late. 0: 1 min.
+	// Timeout is the longest that an answer may take: its context ends then, and an answer that comes after all is too late.
+	// 0: 1 min.
 	Timeout time.Duration
-	// Allow lists the rules of [LintPrompt] that the prompt may break. nil: none.
+	// Allow lists the rules of [LintPrompt] that the prompt may break: "model-name" everywhere, "model-name: Claude Monet" only
+	// where this text, as it is in the prompt, holds what was found. nil: none.
 	Allow []string
 	// ShowAnswers shows the answers that failed, up to 500 bytes of each. false: only what was wrong with them.
 	ShowAnswers bool
@@ -87,7 +90,7 @@ func EvaluatePrompt(t testing.TB, cfg PromptConfig) *PromptReport {
 	r := &PromptReport{floor: cmp.Or(cfg.Floor, 1), shows: cfg.ShowAnswers, System: cfg.System}
 	r.overall = cmp.Or(cfg.Overall, r.floor)
 	for _, f := range LintPrompt(cfg.System) {
-		if !slices.Contains(cfg.Allow, f.Rule) {
+		if !f.allowed(cfg.Allow, cfg.System) {
 			r.Lint = append(r.Lint, f)
 		}
 	}
@@ -130,7 +133,7 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 	seen := map[string]bool{}
 	for _, d := range deployments {
 		if seen[d.Name] {
-			return fmt.Errorf("two deployments are called %q, and the report could not tell them apart; give each a name of its own", d.Name)
+			return fmt.Errorf("two deployments are called %q, which a report could not tell apart; give each a name of its own", d.Name)
 		}
 		seen[d.Name] = true
 	}
@@ -148,9 +151,13 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 		}
 		seen[f.Name] = true
 	}
-	for _, name := range c.Allow {
-		if !slices.ContainsFunc(promptRules, func(r promptRule) bool { return r.name == name }) {
-			return fmt.Errorf("in Allow is %q, which is no rule of LintPrompt", name)
+	for _, entry := range c.Allow {
+		name, text, only := strings.Cut(entry, ": ")
+		switch {
+		case !slices.ContainsFunc(promptRules, func(r promptRule) bool { return r.name == name }):
+			return fmt.Errorf("in Allow is %q, which is no rule of LintPrompt", entry)
+		case only && !strings.Contains(c.System, text):
+			return fmt.Errorf("in Allow is %q, but the prompt has no such text; take it out, or write it as the prompt does", entry)
 		}
 	}
 	return nil

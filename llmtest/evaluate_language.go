@@ -162,12 +162,13 @@ func endsHere(rest []rune) bool {
 	return true
 }
 
-// neverLast are abbreviations that something belongs to, seldomLast those that may end a sentence, both without the last full stop.
+// neverLast are abbreviations that something belongs to, seldomLast those that may end a sentence, all
+// without the last full stop.
 const (
-	neverLast = " dr mr mrs ms mx prof rev gen sen rep gov capt sgt st mt vs approx e.g i.e cf z.b d.h u.a p.ex hr hrn fr bzw ca ggf vgl " +
-		"sr sra srta mme mlle "
-	seldomLast = " etc no nr nos inc ltd co corp jr dept est fig art vol pp usw evtl inkl " +
-		"jan feb mar apr jun jul aug sep sept oct nov dec "
+	neverLast = " dr mr mrs ms mx prof rev gen sen rep gov capt sgt st mt vs approx e.g i.e cf" +
+		" z.b d.h u.a hr hrn fr bzw ca ggf vgl p.ex sr sra srta mme mlle "
+	seldomLast = " etc no nr nos inc ltd co corp jr dept est fig art vol pp usw evtl inkl" +
+		" jan feb mar apr jun jul aug sep sept oct nov dec "
 )
 
 // abbreviated reports whether a full stop between before and after belongs to an abbreviation and ends nothing.

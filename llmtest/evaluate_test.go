@@ -192,6 +192,7 @@ func TestEvaluatePromptEndsATestThatTriesNothing(t *testing.T) {
 		"Samples -1":                                     {System: "x", Deployments: d, Fixtures: one, Samples: -1},
 		"Floor 2":                                        {System: "x", Deployments: d, Fixtures: one, Floor: 2},
 		`in Allow is "nonsense"`:                         {System: "x", Deployments: d, Fixtures: one, Allow: []string{"nonsense"}},
+		"but the prompt has no such text":                {System: "x", Deployments: d, Fixtures: one, Allow: []string{"model-name: Claude"}},
 		"bounds of 3 to 2 hold for nothing":              {System: "x", Deployments: d, Fixtures: with(Wants{Words: Bounds{3, 2}})},
 		`the language "xx" is not one that can be told`:  {System: "x", Deployments: d, Fixtures: with(Wants{Language: "xx"})},
 		"Fields has an empty text":                       {System: "x", Deployments: d, Fixtures: with(Wants{Mention: []string{""}})},
