@@ -214,7 +214,7 @@ func (f fault) run(t *testing.T, p pace, over func(*testing.T, *faulty) llm.Call
 
 // The faults are survived in real time, ten times as fast, over sockets.
 func TestSixteenFaultsOverLoopback(t *testing.T) {
-	p := pace{div: 10, slack: 5 * time.Second}
+	p := pace{div: 10, slack: 5 * time.Minute} // how busy the machine is decides how late; fake time shows it to the moment
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ type PromptConfig struct {
 	System string
 	// Chain is the onion whose deployments are tried, each alone and without its stages. nil: none beside Deployments.
 	Chain llm.Caller
-	// Deployments are tried beside those of Chain; one of a name that was there is left out. nil: those of Chain.
+	// Deployments are tried beside those of Chain. One that is there twice is tried once; two of the same name are an error. nil:
+	// those of Chain.
 	Deployments []*llm.Deployment
 	// Fixtures are what the prompt is tried on. There must be one.
 	Fixtures []Fixture
@@ -33,9 +35,11 @@ type PromptConfig struct {
 	// Parallel is how many calls are made at a time of one deployment, and Width of how many deployments at a time. 0: 1, in
 	// the order of Fixtures, and 4.
 	Parallel, Width int
-	// Timeout is the longest that an answer may take. 0: 1 min.
+	// Timeout is the longest that an answer may take: its context ends then, and an answer that comes after all is too late.
+	// 0: 1 min.
 	Timeout time.Duration
-	// Allow lists the rules of [LintPrompt] that the prompt may break. nil: none.
+	// Allow lists the rules of [LintPrompt] that the prompt may break: "model-name" everywhere, "model-name: Claude Monet" only
+	// where this text, as it is in the prompt, holds what was found. nil: none.
 	Allow []string
 	// ShowAnswers shows the answers that failed, up to 500 bytes of each. false: only what was wrong with them.
 	ShowAnswers bool
@@ -86,7 +90,7 @@ func EvaluatePrompt(t testing.TB, cfg PromptConfig) *PromptReport {
 	r := &PromptReport{floor: cmp.Or(cfg.Floor, 1), shows: cfg.ShowAnswers, System: cfg.System}
 	r.overall = cmp.Or(cfg.Overall, r.floor)
 	for _, f := range LintPrompt(cfg.System) {
-		if !slices.Contains(cfg.Allow, f.Rule) {
+		if !f.allowed(cfg.Allow, cfg.System) {
 			r.Lint = append(r.Lint, f)
 		}
 	}
@@ -105,7 +109,7 @@ func (c *PromptConfig) deployments() (list []*llm.Deployment) {
 		all = slices.Concat(slices.Collect(llm.Describe(c.Chain).Deployments()), all)
 	}
 	for _, d := range all {
-		if !slices.ContainsFunc(list, func(o *llm.Deployment) bool { return d != nil && o.Name == d.Name }) {
+		if !slices.Contains(list, d) {
 			list = append(list, d)
 		}
 	}
@@ -127,6 +131,13 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 			"and shares up to 1", c.Samples, c.Parallel, c.Width, c.Timeout, c.Floor, c.Overall)
 	}
 	seen := map[string]bool{}
+	for _, d := range deployments {
+		if seen[d.Name] {
+			return fmt.Errorf("two deployments are called %q, which a report could not tell apart; give each a name of its own", d.Name)
+		}
+		seen[d.Name] = true
+	}
+	clear(seen)
 	for i := range c.Fixtures {
 		f := &c.Fixtures[i]
 		switch {
@@ -140,9 +151,13 @@ func (c *PromptConfig) check(deployments []*llm.Deployment) error {
 		}
 		seen[f.Name] = true
 	}
-	for _, name := range c.Allow {
-		if !slices.ContainsFunc(promptRules, func(r promptRule) bool { return r.name == name }) {
-			return fmt.Errorf("in Allow is %q, which is no rule of LintPrompt", name)
+	for _, entry := range c.Allow {
+		name, text, only := strings.Cut(entry, ": ")
+		switch {
+		case !slices.ContainsFunc(promptRules, func(r promptRule) bool { return r.name == name }):
+			return fmt.Errorf("in Allow is %q, which is no rule of LintPrompt", entry)
+		case only && !strings.Contains(c.System, text):
+			return fmt.Errorf("in Allow is %q, but the prompt has no such text; take it out, or write it as the prompt does", entry)
 		}
 	}
 	return nil
@@ -194,17 +209,26 @@ func (c *PromptConfig) score(ctx context.Context, d *llm.Deployment) PromptScore
 func (c *PromptConfig) sample(
 	ctx context.Context, d *llm.Deployment, f *Fixture, speaks languages,
 ) (wrong []string, text string) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, time.Minute))
+	timeout := cmp.Or(c.Timeout, time.Minute)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req := f.request(c.System)
-	resp, err := d.Call(ctx, req)
+	began := time.Now()
+	resp, err := d.Call(limited, req)
+	took := time.Since(began)
 	if err != nil {
 		e := llm.AsError(err)
 		reason := "no answer: " + e.Class.String()
 		if e.Evidence.Status != 0 {
 			reason += fmt.Sprintf(" (HTTP %d)", e.Evidence.Status)
 		}
+		if e.Class == llm.Exhausted && limited.Err() != nil && ctx.Err() == nil {
+			reason += fmt.Sprintf(", as Timeout (%v) was over", timeout)
+		}
 		return []string{reason}, ""
 	}
-	return f.Wants.wrong(req, resp, speaks), resp.Text()
+	if took > timeout { // the deployment does not heed its context
+		wrong = append(wrong, fmt.Sprintf("it took %v, longer than Timeout (%v)", took.Round(time.Millisecond), timeout))
+	}
+	return append(wrong, f.Wants.wrong(req, resp, speaks)...), resp.Text()
 }

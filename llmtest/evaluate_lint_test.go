@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ func TestLintPromptFindsWhatIsOneProvidersAndNothingElse(t *testing.T) {
 		"tool-text":         {"Call functions.search.", "Its functions. Search."},
 		"artifacts":         {"Use the code_interpreter.", "Interpret the code."},
 		"xml-tags":          {"Answer in <answer> tags.", "Tag the answer."},
+		"xml-structure":     {"<context>x", "Its context: x."},
 		"prefill":           {"Set cache_control.", "Control the cache."},
 		"markdown":          {"Format the answer in Markdown.", "Answer as plain text, and do not use Markdown."},
 		"markdown-emphasis": {"**Never** guess.", "2 * 3 * 4"},
@@ -44,6 +46,78 @@ func TestLintPromptFindsWhatIsOneProvidersAndNothingElse(t *testing.T) {
 	for _, r := range promptRules {
 		if r.why == "" || r.mend == "" || r.find.MatchString("") {
 			t.Errorf("rule %s says not why, not how to mend it, or finds nothing in nothing", r.name)
+		}
+	}
+}
+
+// What is commonest of a rule is found, and what looks like it in a prompt for anybody is not.
+func TestLintPromptKnowsTheUsualFormsAndTheirLikes(t *testing.T) {
+	for _, test := range []struct{ prompt, rules string }{
+		{"<instructions>\nAnswer briefly.\n</instructions>", "xml-structure xml-structure"},
+		{"<example>Q</example>", "xml-structure xml-structure"},
+		{`<document index="1">x</document>`, "xml-structure xml-structure"},
+		{"<help_articles>\nx\n</help_articles>", "xml-structure"},
+		{"Answer with <b>bold</b> words and <br/>. Write to <name>.", ""},
+		{"<thinking>plan</thinking>", "reasoning-tag reasoning-tag"},
+		{"<tool_call>x</tool_call>", "tool-text tool-text"},
+		{"You are a helpful AI assistant by OpenAI.", "vendor"},
+		{"You are a model from Mistral AI.", "model-name vendor"},
+		{"Assist by Google search.", ""},
+		{"Sonnet, Opus and Haiku answer.", "model-name"},
+		{"Answer as well as Sonnet 4.5 or claude.", "model-name model-name"},
+		{"Write a haiku or a sonnet. Shakespeare's Sonnet 18 is one, and Opus 27 is Beethoven's.", ""},
+		{"phi-3 and phi4", "model-name model-name"},
+		{"The number phi is 1.618.", ""},
+		{"Copilot answers.", "model-name"},
+		{"Be a copilot to the user.", ""},
+		{"<|IM_START|>system <| im_end |>", "chatml chatml"},
+		{"<|EOT_ID|>", "control-token"},
+		{"Don't use headings; use markdown.", "markdown"},
+		{"Do not use HTML but use markdown.", "markdown"},
+		{"Never use headings. Use markdown.", "markdown"},
+		{"Don’t use headings, HTML or Markdown.", ""},
+		{"Answer as plain text; never in markdown.", ""},
+		{"in __init__ files and a__b__c", ""},
+		{"__Never__ guess, and (__ever__).", "markdown-emphasis markdown-emphasis"},
+		{"2**3**4", ""},
+		{"It is **not** so.", "markdown-emphasis"},
+		{"prefill the form for the user", ""},
+		{"Prefill the answer with {.", "prefill"},
+		{"prefilled assistant turns", "prefill"},
+		{"The mistral blows; llamas graze.", ""},
+		{"Mistral and mistral-large", "model-name model-name"},
+	} {
+		var rules []string
+		found := LintPrompt(test.prompt)
+		for _, f := range found {
+			rules = append(rules, f.Rule)
+		}
+		if slices.Sort(rules); strings.Join(rules, " ") != test.rules {
+			t.Errorf("%q breaks %q, want %q: %v", test.prompt, rules, test.rules, found)
+		}
+	}
+}
+
+// Were the work for a finding to grow with its line, this would take longer than any test may.
+func TestLintPromptTakesALongLineOfFindings(t *testing.T) {
+	const n = 30_000
+	if found := LintPrompt(strings.Repeat("use markdown. ", n)); len(found) != n || found[n-1].Column != (n-1)*len("use markdown. ")+1 {
+		t.Errorf("%d findings, want %d", len(found), n)
+	}
+}
+
+func BenchmarkLintPrompt(b *testing.B) {
+	for name, text := range map[string]string{
+		"plain": "plain words of a prompt, long and without any end. ", "markdown": "use markdown ", "negated": "do not use markdown ", "emphasis": "**a** ",
+	} {
+		for _, size := range []int{10_000, 100_000, 1_000_000} {
+			prompt := strings.Repeat(text, size/len(text))
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				b.SetBytes(int64(len(prompt)))
+				for b.Loop() {
+					LintPrompt(prompt)
+				}
+			})
 		}
 	}
 }
@@ -68,6 +142,11 @@ func TestEvaluatePromptFailsWhatIsNotPortableUnlessAllowed(t *testing.T) {
 	if r := EvaluatePrompt(h, cfg); len(r.Lint) != 2 || len(h.said) != 2 || !strings.HasPrefix(h.said[0], "the prompt is not portable: line 1") ||
 		!strings.Contains(r.String(), "lint: line 1, column 1: \"You are Claude\"") {
 		t.Errorf("the test hears %q", h.said)
+	}
+	cfg.System, cfg.Allow = "Ask Claude Monet. You are Claude.", []string{"identity", "model-name: Claude Monet"}
+	h = &heard{}
+	if r := EvaluatePrompt(h, cfg); len(r.Lint) != 1 || r.Lint[0].Column != 27 || len(h.said) != 1 {
+		t.Errorf("with %q allowed, the test hears %q", cfg.Allow, h.said)
 	}
 	cfg.Allow = []string{"identity", "model-name"}
 	h = &heard{}

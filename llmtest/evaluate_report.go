@@ -3,6 +3,8 @@ package llmtest
 import (
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -77,15 +79,17 @@ func share(passed, asked int) float64 {
 // Problems are what fails a test, a sentence each: shares below a floor, and what LintPrompt found. nil: nothing.
 func (r *PromptReport) Problems() (list []string) {
 	for i := range r.Scores {
-		if s := &r.Scores[i]; s.Share() < r.floor {
+		if s := &r.Scores[i]; below(s.Share(), r.floor) {
 			passed, asked := s.count()
-			list = append(list, fmt.Sprintf("%s answers %d of %d as wanted, which is below the floor of %.0f%%%s", s.Deployment,
-				passed, asked, 100*r.floor, s.first()))
+			_, floor := percents(s.Share(), r.floor)
+			list = append(list, fmt.Sprintf("%s answers %d of %d as wanted, which is below the floor of %s%s", visible(s.Deployment),
+				passed, asked, floor, s.first()))
 		}
 	}
-	if passed, asked := r.count(); r.Share() < r.overall {
-		list = append(list, fmt.Sprintf("all deployments together answer %d of %d as wanted, which is below the floor of %.0f%%",
-			passed, asked, 100*r.overall))
+	if passed, asked := r.count(); below(r.Share(), r.overall) {
+		_, floor := percents(r.Share(), r.overall)
+		list = append(list, fmt.Sprintf("all deployments together answer %d of %d as wanted, which is below the floor of %s",
+			passed, asked, floor))
 	}
 	for _, f := range r.Lint {
 		list = append(list, "the prompt is not portable: "+f.String())
@@ -93,11 +97,43 @@ func (r *PromptReport) Problems() (list []string) {
 	return list
 }
 
+// same is the difference up to which two shares are the same: sums such as 0.1+0.2 are not exact.
+const same = 1e-9
+
+func below(share, floor float64) bool { return share < floor-same }
+
+// percents writes a share and its floor, with as many digits as tell the share from the floor, from none and from all, and show
+// the floor as it is, of which two are enough.
+func percents(share, floor float64) (string, string) {
+	floor = max(floor, 0)
+	for digits := 0; ; digits++ {
+		write := func(share float64) string { return strconv.FormatFloat(100*share, 'f', digits, 64) + "%" }
+		told := func(other float64) bool { return math.Abs(share-other) <= same || write(share) != write(other) }
+		shown, _ := strconv.ParseFloat(write(floor)[:len(write(floor))-1], 64) // it was written so
+		if told(floor) && told(0) && told(1) && (digits >= 2 || math.Abs(shown-100*floor) <= same) {
+			return write(share), write(floor)
+		}
+	}
+}
+
+// visible is name with what does not print escaped, so that no name breaks a line, a column or the terminal.
+func visible(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
 // first tells the first failure.
 func (s *PromptScore) first() string {
 	for i := range s.Fixtures {
 		if f := &s.Fixtures[i]; len(f.Failures) > 0 {
-			return fmt.Sprintf("; first, %s: %s", f.Name, strings.Join(f.Failures[0].Reasons, "; "))
+			return fmt.Sprintf("; first, %s: %s", visible(f.Name), strings.Join(f.Failures[0].Reasons, "; "))
 		}
 	}
 	return ""
@@ -135,12 +171,13 @@ func (r *PromptReport) table(b *strings.Builder) {
 	t := &strings.Builder{}
 	t.WriteString("deployment")
 	for i := range r.Scores[0].Fixtures {
-		fmt.Fprintf(t, "\t%s", r.Scores[0].Fixtures[i].Name)
+		fmt.Fprintf(t, "\t%s", visible(r.Scores[0].Fixtures[i].Name))
 	}
 	t.WriteString("\tall\tfloor\n")
 	line := func(passed, asked int, floor float64) {
-		fmt.Fprintf(t, "\t%.0f%%\t%.0f%%", 100*share(passed, asked), 100*max(floor, 0))
-		if share(passed, asked) < floor {
+		got, least := percents(share(passed, asked), floor)
+		fmt.Fprintf(t, "\t%s\t%s", got, least)
+		if below(share(passed, asked), floor) {
 			t.WriteString("\tbelow")
 		}
 		t.WriteString("\n")
@@ -148,7 +185,7 @@ func (r *PromptReport) table(b *strings.Builder) {
 	all := make([]FixtureScore, len(r.Scores[0].Fixtures))
 	for i := range r.Scores {
 		s := &r.Scores[i]
-		t.WriteString(s.Deployment)
+		t.WriteString(visible(s.Deployment))
 		for j, f := range s.Fixtures {
 			fmt.Fprintf(t, "\t%d/%d", f.Passed, f.Asked)
 			all[j].Passed, all[j].Asked = all[j].Passed+f.Passed, all[j].Asked+f.Asked
@@ -170,7 +207,7 @@ func (r *PromptReport) table(b *strings.Builder) {
 func (r *PromptReport) failures(b *strings.Builder, deployment string, f *FixtureScore) {
 	const most = 500
 	for _, failure := range f.Failures {
-		fmt.Fprintf(b, "%s, %s", deployment, f.Name)
+		fmt.Fprintf(b, "%s, %s", visible(deployment), visible(f.Name))
 		if f.Asked > 1 {
 			fmt.Fprintf(b, " (%d of %d)", failure.Sample, f.Asked)
 		}

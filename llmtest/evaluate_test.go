@@ -35,7 +35,7 @@ func TestEvaluatePromptScoresEveryDeploymentOfAChain(t *testing.T) {
 		System: "Answer from the articles.",
 		Chain: llm.New(Pass("outer")).Then(&both{[]llm.Caller{
 			llm.New(Pass("retry")).Then(deploymentOf("good", good)), llm.New(Pass("retry")).Then(deploymentOf("bad", bad))}}),
-		Deployments: []*llm.Deployment{deploymentOf("good", Script()), deploymentOf("refusing", refusing)},
+		Deployments: []*llm.Deployment{deploymentOf("refusing", refusing)},
 		Fixtures: []Fixture{
 			{Name: "known", Ask: "How do I reset it?", Wants: Wants{
 				Mention: []string{"settings"}, NotMatch: []*regexp.Regexp{regexp.MustCompile(`\*`)},
@@ -127,7 +127,7 @@ func TestEvaluatePromptGoesOnAfterWhatHangsAndWhatPanics(t *testing.T) {
 				{Name: "fine", Ask: "?"},
 			},
 		})
-		want := "a, hangs: no answer: exhausted\na, panics: no answer: bad_output\na, its check panics: its check panicked: oops\n    \"secret\"\n"
+		want := "a, hangs: no answer: exhausted, as Timeout (5s) was over\na, panics: no answer: bad_output\na, its check panics: its check panicked: oops\n    \"secret\"\n"
 		if !strings.HasSuffix(r.String(), want) || r.Scores[0].Fixtures[3].Passed != 1 || len(h.said) != 1 {
 			t.Errorf("the report is\n%s, the test hears %q", r, h.said)
 		}
@@ -158,7 +158,7 @@ func TestWantsSayWhatAnAnswerLacks(t *testing.T) {
 		{Wants{Language: "ja"}, "パスワードをリセットするには", ""},
 		{Wants{Language: "en"}, "Öffnen Sie die Einstellungen und wählen Sie Passwort zurücksetzen.", `it is in language "de", not "en"`},
 		{Wants{Language: "en"}, "123", `it is not in language "en": it has no letters`},
-		{Wants{Language: "en"}, "Да", `it is in language "ru", not "en"`},
+		{Wants{Language: "en"}, "Да", `it is in Cyrillic letters, in which language "en" is not written`},
 		{Wants{Fields: []string{"order.id"}}, `{"order":{"id":1}}`, ""},
 		{Wants{Fields: []string{"order.id"}}, `{"order":{"id":null}}`, `its field "order.id" is missing or null`},
 		{Wants{Fields: []string{"a"}}, "```json\n{\"a\":1}\n```", "it is not one JSON object and nothing else"},
@@ -192,8 +192,9 @@ func TestEvaluatePromptEndsATestThatTriesNothing(t *testing.T) {
 		"Samples -1":                                     {System: "x", Deployments: d, Fixtures: one, Samples: -1},
 		"Floor 2":                                        {System: "x", Deployments: d, Fixtures: one, Floor: 2},
 		`in Allow is "nonsense"`:                         {System: "x", Deployments: d, Fixtures: one, Allow: []string{"nonsense"}},
+		"but the prompt has no such text":                {System: "x", Deployments: d, Fixtures: one, Allow: []string{"model-name: Claude"}},
 		"bounds of 3 to 2 hold for nothing":              {System: "x", Deployments: d, Fixtures: with(Wants{Words: Bounds{3, 2}})},
-		`the language "xx" is not known`:                 {System: "x", Deployments: d, Fixtures: with(Wants{Language: "xx"})},
+		`the language "xx" is not one that can be told`:  {System: "x", Deployments: d, Fixtures: with(Wants{Language: "xx"})},
 		"Fields has an empty text":                       {System: "x", Deployments: d, Fixtures: with(Wants{Mention: []string{""}})},
 		"one of Match and NotMatch has a nil expression": {System: "x", Deployments: d, Fixtures: with(Wants{Match: []*regexp.Regexp{nil}})},
 	} {
