@@ -2,8 +2,11 @@ package middleware
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/modelchain/llm"
 )
@@ -46,13 +49,28 @@ type LimiterConfig struct {
 	CachedFree bool
 	// Fixed keeps Limits as they are, whatever a provider answers. false: its refusals lower them for a time, see Limiter.Stage.
 	Fixed bool
+	// Store shares the limits with the other processes that use it: of pools that have the same name, in limiters of the same
+	// Name, calls of all processes count. nil: each process has the limits for itself. With a Store, end the limiter with Close.
+	Store LimitStore
+	// Name tells limiters that use one Store apart. "" is a name too.
+	Name string
+	// StoreTimeout is the longest that the Store delays a call. 0: 20 ms.
+	StoreTimeout time.Duration
+	// SlotLease is how long the Store keeps the calls in flight of a process from which it hears nothing, such as one that was
+	// killed. 0: 15 s.
+	SlotLease time.Duration
+	// Meter makes the metrics that tell whether the Store is up. nil: the one registered with package otel.
+	Meter metric.MeterProvider
+	// Logger gets a record when the Store goes down and one when it is back. nil: slog.Default().
+	Logger *slog.Logger
 }
 
 // A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own. It is safe for
 // concurrent use.
 type Limiter struct {
 	cfg           LimiterConfig
-	input, output bool // they are limited
+	input, output bool        // they are limited
+	fleet         *limitFleet // nil: nothing is shared
 
 	mu    sync.Mutex
 	pools map[string]*limitPool
@@ -82,17 +100,25 @@ func NewLimiter(cfg LimiterConfig) *Limiter {
 		panic(fmt.Sprintf("llm/middleware: Limiter: Ramp is %v; use 0 for none", cfg.Ramp))
 	}
 	cfg.MaxWait = durationOr("Limiter", "MaxWait", cfg.MaxWait, time.Minute)
+	if cfg.Store != nil || cfg.StoreTimeout < 0 || cfg.SlotLease < 0 {
+		cfg.StoreTimeout = durationOr("Limiter", "StoreTimeout", cfg.StoreTimeout, 20*time.Millisecond)
+		cfg.SlotLease = durationOr("Limiter", "SlotLease", cfg.SlotLease, 15*time.Second)
+	}
 	if cfg.Key != nil && cfg.MaxKeys == 0 {
 		cfg.MaxKeys = 10_000
 	}
 	limited := func(of func(Limits) int) bool { return of(cfg.Limits) > 0 || of(cfg.PerKey) > 0 }
 	tokens := limited(func(l Limits) int { return l.Tokens })
-	return &Limiter{
+	l := &Limiter{
 		cfg:    cfg,
 		input:  tokens || limited(func(l Limits) int { return l.Input }),
 		output: tokens || limited(func(l Limits) int { return l.Output }),
 		pools:  map[string]*limitPool{},
 	}
+	if cfg.Store != nil {
+		l.fleet = newLimitFleet(&l.cfg)
+	}
+	return l
 }
 
 // ByLabel is a LimiterConfig.Key: the request's label called name. Calls without it are of one key together.
@@ -145,7 +171,7 @@ func (l *Limiter) pool(name string) *limitPool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pools[name] == nil {
-		l.pools[name] = newLimitPool(name, &l.cfg)
+		l.pools[name] = newLimitPool(name, &l.cfg, l.fleet)
 	}
 	return l.pools[name]
 }
