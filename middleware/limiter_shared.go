@@ -201,15 +201,30 @@ func (s *sharedLine) wants(now time.Time) (wants []Limits, patience time.Duratio
 		}
 		return len(wants) < limitsMost
 	})
+	if !more && len(wants) == 0 {
+		s.giveBack(have, slots)
+	}
 	if !s.nextAt.IsZero() {
 		return nil, 0 // there is a place in the queue
 	}
-	if more || len(wants) > 0 {
-		return wants, patience
-	}
-	s.credit.add(&have, -1)
-	s.slots -= slots
 	return wants, patience
+}
+
+// giveBack gives up what nobody needs: of what comes later all or nothing.
+func (s *sharedLine) giveBack(spare limitCost, slots int) {
+	all := slots >= s.nextSlots
+	for i := range spare {
+		all = all && spare[i] >= s.next[i]
+	}
+	if all {
+		spare.add(&s.next, -1)
+		slots -= s.nextSlots
+		s.next, s.nextSlots, s.nextAt = limitCost{}, 0, time.Time{}
+	}
+	for i := range spare {
+		s.credit[i] -= min(max(spare[i], 0), s.credit[i])
+	}
+	s.slots -= min(max(slots, 0), s.slots)
 }
 
 // apply takes in the answer to what was sent at a time.
