@@ -65,8 +65,8 @@ type LimiterConfig struct {
 	Logger *slog.Logger
 }
 
-// A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own. It is safe for
-// concurrent use.
+// A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own, or with a Store
+// those of all processes. It is safe for concurrent use.
 type Limiter struct {
 	cfg           LimiterConfig
 	input, output bool        // they are limited
@@ -143,9 +143,17 @@ func ByLabel(name string) func(*llm.Request) string {
 //
 // In a pool called "" that is around one deployment the provider has its say, unless Fixed. A class RateLimited or Overloaded
 // halves the rates and the calls in flight, at most once in ten seconds, down to a 32nd; they rise again by a 20th every two
-// seconds. So several processes that were each given the whole limit come to share it. Who is told to wait by RateLimited for up
+// seconds. So several processes that were each given the whole limit come to share it, and with a Store one refusal tells all of them. Who is told to wait by RateLimited for up
 // to a minute keeps all of the pool waiting, and no burst follows. What a failure's headers say is left is all that is left here.
 // If a provider refuses bursts that keep to its limit by the minute, make Burst shorter.
+//
+// With a Store pools of one name are one in all processes that use it, and so are their keys. A call goes when the store has
+// granted it: those that wait at a time in a process are asked for together, in order and by turns as above, and processes take
+// turns in their order of asking. A RetryAfter is by what the store knows; other processes may come in between. What is not used
+// is back within hundredths of a second. The slots of a process that died come back after SlotLease. While the store is down, or
+// where it takes longer than StoreTimeout, each process goes on with its part of the limits, by the number of processes last
+// seen, at least one call at a time; one that has never reached the store knows of no others. What went meanwhile counts when it
+// is back, as far as it has not come back with time.
 //
 // It belongs inside retry, outside the limits on one attempt. Around several deployments it takes one permit for a call, and
 // counts what all attempts of the call used when it ends. It panics on a Limiter that NewLimiter has not made.

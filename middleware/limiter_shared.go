@@ -32,6 +32,11 @@ type sharedLine struct {
 	untold        bool // somebody in the line does not know when its turn comes
 	heard         time.Time
 	lacks         [numMeters]time.Duration // at heard
+	inFlight      int                      // in all replicas, at heard
+	share         float64                  // of the limits, at heard
+	refused       bool                     // what the provider said, of which the Store does not know yet
+	rest          time.Duration
+	missing       limitCost
 	replicas      int
 	isAlone       bool
 	lone, loneOut limitCost // what was taken alone, and the part of it that an exchange under way tells
@@ -153,11 +158,12 @@ func (s *sharedLine) news(now time.Time) LimitNews {
 	minute, whole := limitCost(l.minute), limitCost(l.whole)
 	n := LimitNews{
 		Name: s.name, Replica: s.replica, Number: s.number, Limits: minute.limits(l.inFlight), Burst: whole.limits(0),
-		Used: told.limits(0), Lease: s.fleet.cfg.SlotLease, Wants: wants, Patience: patience,
+		Used: told.limits(0), Refused: s.refused, Rest: s.rest, Missing: s.missing.limits(0), Lease: s.fleet.cfg.SlotLease, Wants: wants, Patience: patience,
 	}
 	if l.inFlight > 0 {
 		n.Used.InFlight = l.used + s.slots + s.nextSlots
 	}
+	s.refused, s.rest, s.missing = false, 0, limitCost{}
 	lacks := s.lacksAt(now)
 	n.Lacks = LimitLacks{lacks[perRequest], lacks[perInput], lacks[perOutput], lacks[perToken]}
 	return n
@@ -233,6 +239,10 @@ func (s *sharedLine) apply(sent time.Time, n *LimitNews, got *SharedLimit) {
 	s.used.add(&s.loneTold, 1)
 	s.loneOut, s.loneTold = limitCost{}, limitCost{}
 	s.told, s.heard, s.lacks, s.replicas = now, now, got.Lacks.meters(), got.Replicas
+	s.inFlight, s.share = got.InFlight, got.Share
+	if until := now.Add(got.Rest); got.Rest > 0 && until.After(l.until) {
+		l.until = until
+	}
 	for i := range got.Granted {
 		c := n.Wants[i].meters()
 		if i == got.Granted-1 && got.Wait > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -214,7 +215,7 @@ func TestKeysTakeTurnsInALimitThatIsShared(t *testing.T) {
 		model := llmtest.Script()
 		fleet := replicas(t, 1, storetest.NewLimits(), perTenant(middleware.Limits{Requests: 60}, middleware.Limits{}), model)
 		var calls []func()
-		for _, tenant := range strings.Split("aaaaaaab", "") {
+		for tenant := range strings.SplitSeq("aaaaaaab", "") {
 			calls = append(calls, func() {
 				if _, err := fleet[0].Call(t.Context(), limiterAsk(tenant, 1)); err != nil {
 					t.Error(err)
@@ -383,6 +384,49 @@ func TestALimiterThatIsClosedGivesBackAndGoesOnAlone(t *testing.T) {
 		answer(t, chat)
 		if n := store.Exchanges(); n != before {
 			t.Errorf("%d exchanges of a limiter that is closed", n-before)
+		}
+	})
+}
+
+func TestARefusalSlowsAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.RateLimited, RetryAfter: 3 * time.Second}), llmtest.Text("ok"))
+		fleet := replicas(t, 3, storetest.NewLimits(), perMinute(600), model)
+		began := time.Now()
+		if _, err := fleet[0].Call(t.Context(), limiterAsk("", 1)); !errors.Is(err, llm.RateLimited) {
+			t.Error(err)
+		}
+		llmtest.Advance(20 * time.Millisecond)
+		for range 9 {
+			answer(t, fleet[1])
+		}
+		calls := model.Calls()
+		if d := calls[1].At.Sub(began); d < 3*time.Second || d > 3300*time.Millisecond {
+			t.Errorf("another replica called %v after the provider asked for 3s", d)
+		}
+		// Ten a second, halved, and a twentieth of the ten more after two seconds.
+		if d := calls[9].At.Sub(calls[1].At); d < 1300*time.Millisecond || d > 1600*time.Millisecond {
+			t.Errorf("eight more calls took %v, want a good half of the rate", d)
+		}
+	})
+}
+
+func TestWhatAProviderSaysIsLeftHoldsForAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := &llm.Error{Class: llm.Unavailable}
+		failed.Evidence.Header = http.Header{"X-Ratelimit-Remaining-Requests": {"2"}}
+		model := llmtest.Script(llmtest.Fail(failed), llmtest.Text("ok"))
+		fleet := replicas(t, 2, storetest.NewLimits(), perMinute(600), model)
+		if _, err := fleet[0].Call(t.Context(), limiterAsk("", 1)); !errors.Is(err, llm.Unavailable) {
+			t.Error(err)
+		}
+		llmtest.Advance(time.Millisecond)
+		began := time.Now()
+		for range 4 {
+			answer(t, fleet[1])
+		}
+		if d := time.Since(began); d < 150*time.Millisecond || d > 200*time.Millisecond {
+			t.Errorf("four calls took %v, with two left and ten a second", d)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (s *sharedLine) wait(now time.Time, ahead, c *limitCost) (longest time.Dura
 			continue
 		}
 		covered = false
-		gain := time.Minute.Seconds() / float64(n)
+		gain := time.Minute.Seconds() / (float64(n) * s.rateShare())
 		d := lacks[i] + time.Duration(float64(more-l.whole[i])*gain*1e9)
 		if d > longest {
 			longest, why = d, fmt.Sprintf("%d %s a minute of all processes", n, meterNames[i])
@@ -100,4 +101,23 @@ func (s *sharedLine) look(now time.Time, w *limitWaiter) (again time.Time) {
 	}
 	w.expect(now, &limitCost{})
 	return again
+}
+
+// rateShare is the part of the rates in force by what was heard last.
+func (s *sharedLine) rateShare() float64 {
+	if s.share <= 0 || s.share > 1 {
+		return 1
+	}
+	return s.share
+}
+
+// left is what could go at once by what was heard last.
+func (s *sharedLine) left(now time.Time) Limits {
+	l, left := s.line, limitCost{}
+	for i, d := range s.lacksAt(now) {
+		if n := l.minute[i]; n > 0 {
+			left[i] = l.whole[i] - int(math.Ceil(float64(n)*s.rateShare()*d.Minutes()-1e-6))
+		}
+	}
+	return left.limits(max(l.inFlight-max(s.inFlight, l.used), 0))
 }

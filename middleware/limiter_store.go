@@ -14,6 +14,8 @@ import (
 //     next one: what that does not say was granted in vain, and comes back. The same exchange again counts once.
 //   - The slots of a replica that is silent for as long as its lease are given to others.
 //   - Where calls in flight stand in the way, replicas take turns. One that has not asked for a second is left out.
+//   - A provider's refusal halves the rates and the slots, at most once in ten seconds, down to a 32nd. They rise again by a 20th
+//     of the whole every two seconds.
 //   - A replica is forgotten after 90 seconds, and a limit that nobody asks about once it has recovered, at least two minutes
 //     later.
 //
@@ -37,6 +39,11 @@ type LimitNews struct {
 	Used Limits
 	// Lacks is what the replica last knew to be missing, for a store that knows nothing of the limit.
 	Lacks LimitLacks
+	// Refused says that the provider refused a call for its limits, Rest for how long it wants no further one, after which
+	// nothing has come together, and Missing that at least so much is missing.
+	Refused bool
+	Rest    time.Duration
+	Missing Limits
 	// Lease is how long the slots are kept for a replica that is silent.
 	Lease time.Duration
 	// Wants is what is asked for: calls, the next one first, each with InFlight 1 if it needs a slot.
@@ -58,6 +65,10 @@ type SharedLimit struct {
 	Wait time.Duration
 	// Lacks is what is missing of the limit, with all that was granted, also ahead.
 	Lacks LimitLacks
+	// Share is the part of the limits that is in force: below 1 after refusals.
+	Share float64
+	// Rest is how long nothing goes.
+	Rest time.Duration
 	// InFlight is how many slots all replicas have, with what was granted.
 	InFlight int
 	// Replicas is how many exchanged in the last 90 seconds, this one included.

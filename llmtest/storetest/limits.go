@@ -1,9 +1,6 @@
 package storetest
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +34,9 @@ func TestLimits(t *testing.T, with LimitsTest) {
 		"slots are as many as there are":                     limitSlots,
 		"the slots of who is silent go to others":            limitLease,
 		"slots go by turns":                                  limitTurns,
+		"a refusal halves it for all":                        limitRefused,
+		"nothing goes while the provider wants nothing":      limitRest,
+		"what a provider says is missing":                    limitMissing,
 		"many at once get no more than there is":             limitRace,
 		"replicas are counted":                               limitReplicas,
 		"what was canceled is not done":                      limitCanceled,
@@ -309,94 +309,6 @@ func limitReplicas(s *limitsSuite) {
 			if got := s.exchange(s.news(strconv.Itoa(i), 0)); got.Replicas != i+1 {
 				s.Errorf("%d replicas, want %d", got.Replicas, i+1)
 			}
-		}
-	}
-}
-
-func limitCanceled(s *limitsSuite) {
-	ctx, cancel := context.WithCancel(s.Context())
-	cancel()
-	if _, err := s.store.Exchange(ctx, []middleware.LimitNews{s.news("a", 0, 10)}); !errors.Is(err, context.Canceled) {
-		s.Errorf("the error is %v", err)
-	}
-	s.lacks(s.exchange(s.news("b", 0)), 0)
-}
-
-func limitDown(s *limitsSuite) {
-	s.exchange(s.news("a", 0, 10))
-	up := s.with.Down(s.T, s.world)
-	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Millisecond)
-	if got, err := s.store.Exchange(ctx, []middleware.LimitNews{s.news("a", 10, 50)}); err == nil {
-		s.Errorf("a server that is down says %+v", got)
-	}
-	cancel()
-	up()
-	n := s.news("a", 20) // meanwhile it took 10 unasked, and nobody told it of the 50
-	for {
-		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
-		got, err := s.store.Exchange(ctx, []middleware.LimitNews{n})
-		cancel()
-		if err == nil {
-			s.lacks(got[0], 20)
-			return
-		}
-		if s.Context().Err() != nil {
-			s.Fatal(err)
-		}
-	}
-}
-
-func limitLost(s *limitsSuite) {
-	got := s.exchange(s.news("a", 0, 70))
-	s.with.Lose(s.T, s.world)
-	n := s.news("a", 70, 40, 10)
-	n.Lacks = got.Lacks
-	got = s.exchange(n)
-	s.granted(got, 0)
-	s.lacks(got, 70)
-	n = s.slot("b", 2, 2)
-	n.Name = "slots"
-	s.granted(s.exchange(n), 1)
-}
-
-func limitMany(s *limitsSuite) {
-	const limits, at = 10_000, 250
-	all := make([]middleware.LimitNews, limits)
-	for i := range all {
-		all[i] = s.news("a", 0, i%7)
-		all[i].Name = strconv.Itoa(i)
-	}
-	n := 0
-	for some := range slices.Chunk(all, at) {
-		got, err := s.store.Exchange(s.Context(), some)
-		if err != nil || len(got) != len(some) {
-			s.Fatal(len(got), err)
-		}
-		for _, g := range got {
-			s.granted(g, 1)
-			s.lacks(g, n%7)
-			n++
-		}
-	}
-	if n != limits {
-		s.Errorf("%d answers to %d", n, limits)
-	}
-}
-
-func limitNames(s *limitsSuite) {
-	names := []string{"", "{l}", "l ", "}{", "l:replicas", "l:leases", "\x00", "\xff", "模型", strings.Repeat("x", 10_000)}
-	for i, name := range names {
-		n := s.slot("r "+name, i%2, 1)
-		n.Name, n.Limits.Requests, n.Burst.Requests = name, 1, limitBurst
-		n.Wants[0].Requests = i + 1
-		got, err := s.store.Exchange(s.Context(), []middleware.LimitNews{n, n})
-		if err != nil {
-			s.Fatalf("%q: %v", name, err)
-		}
-		s.granted(got[0], 1)
-		s.lacks(got[1], i+1)
-		if got[1].Replicas != 1 || got[1].InFlight != i%2+1 {
-			s.Errorf("%q: %+v", name, got[1])
 		}
 	}
 }

@@ -22,6 +22,9 @@ type heldLimit struct {
 	at       time.Time
 	lacks    limitAmounts
 	replicas map[string]*limitReplica
+	share    float64 // after the cut
+	cut      time.Time
+	until    time.Time // nothing goes before
 }
 
 // limitAmounts are requests, input, output, and both tokens.
@@ -85,13 +88,15 @@ func (s *Limits) exchange(now time.Time, n *middleware.LimitNews) (got middlewar
 	minute, burst := amounts(&n.Limits), amounts(&n.Burst)
 	l := s.limits[n.Name]
 	if l == nil {
-		l = &heldLimit{at: now, replicas: map[string]*limitReplica{}}
+		l = &heldLimit{at: now, share: 1, replicas: map[string]*limitReplica{}}
 		for i, d := range [4]time.Duration{n.Lacks.Requests, n.Lacks.Input, n.Lacks.Output, n.Lacks.Tokens} {
 			l.lacks[i] = max(minute[i]*d.Minutes(), 0)
 		}
 		s.limits[n.Name] = l
 	}
-	l.advance(now, &minute)
+	whole := minute
+	l.scale(now, &minute)
+	l.advance(now, &whole)
 	r := l.replicas[n.Replica]
 	switch {
 	case r == nil:
@@ -100,6 +105,14 @@ func (s *Limits) exchange(now time.Time, n *middleware.LimitNews) (got middlewar
 		fallthrough
 	case n.Number >= r.number:
 		r.number, r.seen = n.Number, now
+		if n.Refused && now.Sub(l.cut) >= 10*time.Second {
+			l.share, l.cut = max(l.shareAt(now)/2, 1./32), now
+			minute = whole
+			l.scale(now, &minute)
+		}
+		if until := now.Add(n.Rest); n.Rest > 0 && until.After(l.until) {
+			l.until = until
+		}
 		l.tell(r, n, &minute, &burst)
 		got.Granted, got.Wait = l.grant(now, r, n, &minute, &burst)
 		if r.slots > 0 {
@@ -113,6 +126,7 @@ func (s *Limits) exchange(now time.Time, n *middleware.LimitNews) (got middlewar
 		return micro(l.lacks[i] / minute[i])
 	}
 	got.Lacks = middleware.LimitLacks{Requests: at(0), Input: at(1), Output: at(2), Tokens: at(3)}
+	got.Share, got.Rest = l.shareAt(now), max(l.until.Sub(now), 0)
 	got.InFlight, got.Replicas = l.slots(), len(l.replicas)
 	return got
 }
@@ -122,12 +136,29 @@ func micro(minutes float64) time.Duration {
 	return time.Duration(math.Ceil(minutes*60e6-1e-3)) * time.Microsecond
 }
 
-// advance lets time go on.
-func (l *heldLimit) advance(now time.Time, minute *limitAmounts) {
-	gone := max(now.Sub(l.at), 0)
-	l.at = l.at.Add(gone)
-	for i := range l.lacks {
-		l.lacks[i] = max(l.lacks[i]-minute[i]*gone.Minutes(), 0)
+// shareAt is the part of the limits that is in force.
+func (l *heldLimit) shareAt(now time.Time) float64 {
+	return min(l.share+float64(now.Sub(l.cut)/(2*time.Second))/20, 1)
+}
+
+// scale makes the limits those that are in force.
+func (l *heldLimit) scale(now time.Time, minute *limitAmounts) {
+	for i := range minute {
+		minute[i] *= l.shareAt(now)
+	}
+}
+
+// advance lets time go on, as the share rises.
+func (l *heldLimit) advance(now time.Time, whole *limitAmounts) {
+	for gone := max(now.Sub(l.at), 0); gone > 0; gone = now.Sub(l.at) {
+		share := l.shareAt(l.at)
+		if share < 1 {
+			gone = min(gone, 2*time.Second-l.at.Sub(l.cut)%(2*time.Second))
+		}
+		for i := range l.lacks {
+			l.lacks[i] = max(l.lacks[i]-whole[i]*share*gone.Minutes(), 0)
+		}
+		l.at = l.at.Add(gone)
 	}
 	for name, r := range l.replicas {
 		if !r.lease.After(now) {
@@ -151,6 +182,12 @@ func (l *heldLimit) tell(r *limitReplica, n *middleware.LimitNews, minute, burst
 		l.lacks[i] = lacks
 	}
 	r.used, r.slots = used, n.Used.InFlight
+	for i, missing := range amounts(&n.Missing) {
+		l.lacks[i] = max(l.lacks[i], missing)
+		if n.Rest > 0 {
+			l.lacks[i] = max(l.lacks[i], burst[i]+minute[i]*n.Rest.Minutes())
+		}
+	}
 }
 
 func (l *heldLimit) slots() (n int) {
@@ -174,14 +211,17 @@ func (l *heldLimit) before(now time.Time, r *limitReplica) (n int) {
 func (l *heldLimit) grant(
 	now time.Time, r *limitReplica, n *middleware.LimitNews, minute, burst *limitAmounts,
 ) (granted int, wait time.Duration) {
-	full := false
+	full, slots := false, n.Limits.InFlight
+	if share := l.shareAt(now); share < 1 {
+		slots = max(int(float64(slots)*share), 1)
+	}
 	for i := range n.Wants {
 		want := amounts(&n.Wants[i])
 		slot := min(n.Wants[i].InFlight, n.Limits.InFlight)
-		if full = slot > 0 && l.slots()+l.before(now, r)+slot > n.Limits.InFlight; full {
+		if full = slot > 0 && l.slots()+l.before(now, r)+slot > slots; full {
 			break
 		}
-		minutes := 0.0
+		minutes := max(l.until.Sub(now).Minutes(), 0)
 		for m := range want {
 			if minute[m] > 0 && want[m] > 0 {
 				minutes = max(minutes, (l.lacks[m]+min(want[m], burst[m])-burst[m])/minute[m])

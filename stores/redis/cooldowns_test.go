@@ -253,6 +253,15 @@ func TestAllScriptsRunInACluster(t *testing.T) {
 		}); err != nil || got.Lacks == 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
+		limit := middleware.LimitNews{
+			Name: name, Replica: "r", Number: 1, Limits: middleware.Limits{Requests: 1, InFlight: 1}, Lease: time.Minute,
+			Burst: middleware.Limits{Requests: 1}, Wants: []middleware.Limits{{Requests: 1, InFlight: 1}, {InFlight: 1}},
+		}
+		other := limit
+		other.Name += " of another place"
+		if got, err := s.Limits().Exchange(t.Context(), []middleware.LimitNews{limit, other}); err != nil || got[1].Granted != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
 		one := llm.Spending{Attempts: 1}
 		if _, fits, err := s.Spends().Reserve(t.Context(), name, "a", one, one); err != nil || !fits {
 			t.Errorf("%v, %v", fits, err)

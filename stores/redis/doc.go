@@ -4,8 +4,9 @@
 //	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{Store: store.Cooldowns()})
 //	buckets := middleware.NewBuckets(middleware.BucketsConfig{Store: store.Buckets()}) // budgets of retries and fallbacks
 //	spends := middleware.NewSpends(middleware.SpendsConfig{Store: store.Spends()})     // budgets of workflows
+//	limiter := middleware.NewLimiter(middleware.LimiterConfig{Limits: limits, Store: store.Limits()})
 //
-// Close those three before the store.
+// Close those four before the store.
 //
 // It needs Redis 6 or later, or what speaks its protocol with Lua and publish/subscribe, alone, with Sentinel or as a
 // cluster. A process has one connection to each server.
@@ -21,6 +22,10 @@
 // and the number of each replica's last exchange in …:said:replica, for two minutes.
 //
 // A workflow is one hash, namespace:v1:spend:{workflow}, with a field for every attempt, and is kept for a day after the last.
+//
+// A limit is one hash, namespace:v1:limit:{name/pool} or …{name/pool/key}, which holds what is missing of it, the slots in use
+// and what each replica told last, with who was there in …:replicas, who has slots in …:leases and who waits for one in …:line.
+// It is kept for two and a half minutes, and as long as it needs to recover.
 //
 // # When Redis is away
 //

@@ -1,32 +1,47 @@
 -- One exchange of one replica about one limit. All times are microseconds of this server's clock.
--- KEYS[1]: the limit: what is lacking of each meter (l1 to l4) as of a time (at), the slots in use (n), and of each replica
--- what it told last (r:), its slots (s:) and when it last asked for one in vain (p:). KEYS[2]: the replicas by when they were
--- last here. KEYS[3]: those with slots, by the end of their lease. KEYS[4]: those that wait for a slot, by since when.
--- ARGV: replica, number, lease, patience, slots in all, slots held, then for each of four meters: limit a minute, burst, used,
--- lacks; then the wants: how many are alike, of each meter how much, slots.
+-- KEYS[1]: the limit: what is lacking of each meter (l1 to l4) as of a time (at), the slots in use (n), the share that was left
+-- (sh) when a provider refused (sc), until when it wants nothing (su), and of each replica what it told last (r:), its slots (s:) and when it last asked for one
+-- in vain (p:). KEYS[2]: the replicas by when they were last here. KEYS[3]: those with slots, by the end of their lease.
+-- KEYS[4]: those that wait for a slot, by since when.
+-- ARGV: replica, number, lease, patience, slots in all, slots held, refused, rest, then for each of four meters: limit a minute,
+-- burst, used, lacks, missing; then the wants: how many are alike, of each meter how much, slots.
 local replica, number, lease, patience = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local most, held = tonumber(ARGV[5]), tonumber(ARGV[6])
+local most, held, refused = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local rest = tonumber(ARGV[8])
 local alive, kept, refresh, asking = 90 * 1000000, 150 * 1000, 10 * 1000000, 1000000
 
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 local function text(n) return string.format('%.17g', n) end
 
-local h = redis.call('HMGET', KEYS[1], 'at', 'l1', 'l2', 'l3', 'l4', 'n', 'r:' .. replica, 's:' .. replica)
+local h = redis.call('HMGET', KEYS[1], 'at', 'l1', 'l2', 'l3', 'l4', 'n', 'r:' .. replica, 's:' .. replica, 'sh', 'sc', 'su')
 local at, slots = tonumber(h[1]) or now, tonumber(h[6]) or 0
-local gone = math.max(now - at, 0)
+local cut, share, gone = tonumber(h[10]) or 0, 1, math.max(now - at, 0)
+if h[9] then
+	-- The share rises in steps. gained is for how long the whole of it would have had to be in force.
+	local from, step, every = tonumber(h[9]), 1 / 20, 2000000
+	local function steps(x) return math.min(math.floor(x / every), math.ceil((1 - from) / step)) end
+	local function gained(x)
+		local n = steps(x)
+		return every * (n * from + step * n * (n - 1) / 2) + (x - n * every) * math.min(from + step * n, 1)
+	end
+	local x = math.max(now, at) - cut
+	share, gone = math.min(from + step * steps(x), 1), gained(x) - gained(at - cut)
+end
 local rate, minute, burst, used, lacks = {}, {}, {}, {}, {}
 for i = 1, 4 do
-	local a = 4 * i + 3
+	local a = 5 * i + 4
 	minute[i], burst[i], used[i] = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-	rate[i] = minute[i] / 60000000
+	rate[i] = minute[i] * share / 60000000
 	local was = tonumber(h[i + 1])
 	if not h[1] then was = tonumber(ARGV[a + 3]) * rate[i] end
-	lacks[i] = math.max((was or 0) - rate[i] * gone, 0)
+	lacks[i] = math.max((was or 0) - minute[i] / 60000000 * gone, 0)
 end
 
+local till = tonumber(h[11]) or 0
+
 local function answer(granted, wait)
-	local a = {granted, wait, 0, 0, 0, 0, slots, redis.call('ZCARD', KEYS[2])}
+	local a = {granted, wait, 0, 0, 0, 0, slots, redis.call('ZCARD', KEYS[2]), math.floor(share * 1000000 + 0.5), math.max(till - now, 0)}
 	for i = 1, 4 do
 		if rate[i] > 0 then a[i + 2] = math.ceil(lacks[i] / rate[i] - 0.001) end
 	end
@@ -46,6 +61,16 @@ if h[7] then
 	end
 end
 local seen = last[6] or 0
+if refused and now - cut >= 10000000 then cut, share = now, math.max(share / 2, 1 / 32) end
+for i = 1, 4 do
+	rate[i] = minute[i] * share / 60000000
+	lacks[i] = math.max(lacks[i], tonumber(ARGV[5 * i + 8]))
+	if rest > 0 then lacks[i] = math.max(lacks[i], burst[i] + rate[i] * rest) end
+end
+if rest > 0 then till = math.max(till, now + rest) end
+
+local all = most
+if share < 1 then most = math.min(math.max(math.floor(most * share), 1), most) end
 
 -- Slots: those of replicas that are silent are given to others.
 local mine = 0
@@ -89,9 +114,9 @@ local function grant(want, slot, n)
 		waits, ahead = false, nil
 	end
 end
-local a = 23
+local a = 29
 while ARGV[a] and wait == 0 and not full do
-	local n, slot, want = tonumber(ARGV[a]), math.min(tonumber(ARGV[a + 5]), most), {}
+	local n, slot, want = tonumber(ARGV[a]), math.min(tonumber(ARGV[a + 5]), all), {}
 	for i = 1, 4 do want[i] = tonumber(ARGV[a + i]) end
 	while n > 0 do
 		if slot > 0 then
@@ -100,7 +125,7 @@ while ARGV[a] and wait == 0 and not full do
 			if full then break end
 		end
 		-- As many at a time as surely fit; where none does, one that has to wait.
-		local fit, due = n, 0
+		local fit, due = n, math.max(till - now, 0)
 		if slot > 0 then fit = math.min(fit, waits and 1 or math.floor((most - slots - ahead) / slot)) end
 		for i = 1, 4 do
 			if rate[i] > 0 and want[i] > 0 then
@@ -153,6 +178,13 @@ for i = 1, 4 do
 		set[#set + 1] = 'l' .. i
 		set[#set + 1] = text(lacks[i])
 	end
+end
+if cut == now then
+	set[#set + 1], set[#set + 2], set[#set + 3], set[#set + 4] = 'sh', text(share), 'sc', text(cut)
+end
+if till > now then
+	set[#set + 1] = 'su'
+	set[#set + 1] = text(till)
 end
 if mine > 0 then
 	set[#set + 1] = 's:' .. replica

@@ -67,24 +67,27 @@ func (l *limits) Exchange(ctx context.Context, news []middleware.LimitNews) ([]m
 // exec is the script's call for n.
 func (l *limits) exec(n *middleware.LimitNews) rueidis.LuaExec {
 	at := l.namespace + ":v1:limit:{" + shown(n.Name) + "}"
-	args := make([]string, 0, 28)
+	args := make([]string, 0, 34)
 	args = append(args, n.Replica, strconv.FormatUint(n.Number, 10), us(n.Lease), us(n.Patience),
-		strconv.Itoa(n.Limits.InFlight), strconv.Itoa(n.Used.InFlight))
+		strconv.Itoa(n.Limits.InFlight), strconv.Itoa(n.Used.InFlight), flag(n.Refused), us(n.Rest))
 	for _, m := range [...]struct {
-		minute, burst, used int
-		lacks               time.Duration
+		minute, burst, used, missing int
+		lacks                        time.Duration
 	}{
-		{n.Limits.Requests, n.Burst.Requests, n.Used.Requests, n.Lacks.Requests},
-		{n.Limits.Input, n.Burst.Input, n.Used.Input, n.Lacks.Input},
-		{n.Limits.Output, n.Burst.Output, n.Used.Output, n.Lacks.Output},
-		{n.Limits.Tokens, n.Burst.Tokens, n.Used.Tokens, n.Lacks.Tokens},
+		{n.Limits.Requests, n.Burst.Requests, n.Used.Requests, n.Missing.Requests, n.Lacks.Requests},
+		{n.Limits.Input, n.Burst.Input, n.Used.Input, n.Missing.Input, n.Lacks.Input},
+		{n.Limits.Output, n.Burst.Output, n.Used.Output, n.Missing.Output, n.Lacks.Output},
+		{n.Limits.Tokens, n.Burst.Tokens, n.Used.Tokens, n.Missing.Tokens, n.Lacks.Tokens},
 	} {
-		args = append(args, strconv.Itoa(m.minute), strconv.Itoa(m.burst), strconv.Itoa(m.used), us(m.lacks))
+		args = append(args, strconv.Itoa(m.minute), strconv.Itoa(m.burst), strconv.Itoa(m.used), us(m.lacks),
+			strconv.Itoa(m.missing))
 	}
-	for i, alike := 0, 0; i < len(n.Wants); i += alike {
-		w := &n.Wants[i]
-		for alike = 1; i+alike < len(n.Wants) && n.Wants[i+alike] == *w; alike++ {
+	for rest := n.Wants; len(rest) > 0; {
+		w, alike := &rest[0], 1
+		for alike < len(rest) && rest[alike] == *w {
+			alike++
 		}
+		rest = rest[alike:]
 		args = append(args, strconv.Itoa(alike), strconv.Itoa(w.Requests), strconv.Itoa(w.Input), strconv.Itoa(w.Output),
 			strconv.Itoa(w.Tokens), strconv.Itoa(w.InFlight))
 	}
@@ -96,12 +99,12 @@ func decodeLimit(r rueidis.RedisResult) (got middleware.SharedLimit, err error) 
 	if err != nil {
 		return got, fmt.Errorf("redisstore: limit: %w", err)
 	}
-	if len(a) != 8 {
+	if len(a) != 10 {
 		return got, errLimit
 	}
 	d := func(i int) time.Duration { return time.Duration(a[i]) * time.Microsecond }
 	return middleware.SharedLimit{
 		Granted: int(a[0]), Wait: d(1), Lacks: middleware.LimitLacks{Requests: d(2), Input: d(3), Output: d(4), Tokens: d(5)},
-		InFlight: int(a[6]), Replicas: int(a[7]),
+		InFlight: int(a[6]), Replicas: int(a[7]), Share: float64(a[8]) / 1e6, Rest: d(9),
 	}, nil
 }
