@@ -143,9 +143,10 @@ func ByLabel(name string) func(*llm.Request) string {
 //
 // In a pool called "" that is around one deployment the provider has its say, unless Fixed. A class RateLimited or Overloaded
 // halves the rates and the calls in flight, at most once in ten seconds, down to a 32nd; they rise again by a 20th every two
-// seconds. So several processes that were each given the whole limit come to share it, and with a Store one refusal tells all of them. Who is told to wait by RateLimited for up
-// to a minute keeps all of the pool waiting, and no burst follows. What a failure's headers say is left is all that is left here.
-// If a provider refuses bursts that keep to its limit by the minute, make Burst shorter.
+// seconds. So several processes that were each given the whole limit come to share it, and with a Store one refusal tells all of
+// them. Who is told to wait by RateLimited for up to a minute keeps all of the pool waiting, and no burst follows. What a
+// failure's headers say is left is all that is left here. If a provider refuses bursts that keep to its limit by the minute,
+// make Burst shorter.
 //
 // With a Store pools of one name are one in all processes that use it, and so are their keys. A call goes when the store has
 // granted it: those that wait at a time in a process are asked for together, in order and by turns as above, and processes take
