@@ -22,6 +22,10 @@ type limitFleet struct {
 	wake   chan struct{}
 	urgent atomic.Bool // a call waits for the next exchange
 
+	// The goroutine's own.
+	most    int // lines in an exchange: fewer while those fail, which may be for their size
+	renewed time.Time
+
 	mu     sync.Mutex
 	lines  map[*sharedLine]struct{}
 	marked map[*sharedLine]struct{} // there is something to tell or to ask
@@ -31,6 +35,7 @@ const (
 	limitsPause   = 10 * time.Millisecond // for which what nobody waits for may be kept, to go along with other things
 	limitsRefresh = 30 * time.Second      // at which a pool that nobody uses shows that it is there
 	limitsMost    = 256                   // lines in an exchange, and calls asked for at a time in each
+	limitsFewest  = 8
 	limitsPoll    = 10 * time.Millisecond // to ask again whether a call elsewhere ended, doubling with each time
 	limitsPollMax = 160 * time.Millisecond
 )
@@ -38,7 +43,7 @@ const (
 func newLimitFleet(cfg *LimiterConfig) *limitFleet {
 	f := &limitFleet{
 		cfg: cfg, health: newStoreHealth("limits", cfg.Meter, cfg.Logger), wake: make(chan struct{}, 1),
-		lines: map[*sharedLine]struct{}{}, marked: map[*sharedLine]struct{}{},
+		most: limitsMost, lines: map[*sharedLine]struct{}{}, marked: map[*sharedLine]struct{}{},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.ended.Go(f.run)
@@ -97,6 +102,9 @@ func (f *limitFleet) forget(s *sharedLine) {
 
 // mark notes that there is something to tell of s, or to ask if that is urgent. It never waits.
 func (f *limitFleet) mark(s *sharedLine, urgent bool) {
+	if f.ctx.Err() != nil {
+		return
+	}
 	f.mu.Lock()
 	first := len(f.marked) == 0
 	f.marked[s] = struct{}{}
@@ -150,12 +158,14 @@ func (f *limitFleet) again() time.Duration {
 
 // renew marks what has to be told again lest the Store forget it.
 func (f *limitFleet) renew(now time.Time) {
+	if now.Sub(f.renewed) < min(f.cfg.SlotLease/8, limitsRefresh/8) {
+		return
+	}
+	f.renewed = now
 	f.mu.Lock()
 	lines := make([]*sharedLine, 0, len(f.lines))
 	for s := range f.lines {
-		if s.renewAt.Load() <= now.UnixNano() {
-			lines = append(lines, s)
-		}
+		lines = append(lines, s)
 	}
 	f.mu.Unlock()
 	for _, s := range lines {
@@ -166,7 +176,6 @@ func (f *limitFleet) renew(now time.Time) {
 			every = f.cfg.SlotLease / 4
 		}
 		due := now.Sub(s.told) >= every && (holds || s.stays)
-		s.renewAt.Store(now.Add(min(every, f.cfg.SlotLease/4)).UnixNano())
 		s.pool.mu.Unlock()
 		if due {
 			f.mark(s, false)
@@ -177,9 +186,9 @@ func (f *limitFleet) renew(now time.Time) {
 // exchange tells and asks about what is marked.
 func (f *limitFleet) exchange(ctx context.Context) error {
 	f.mu.Lock()
-	lines := make([]*sharedLine, 0, min(len(f.marked), limitsMost))
+	lines := make([]*sharedLine, 0, min(len(f.marked), f.most))
 	for s := range f.marked {
-		if len(lines) == limitsMost {
+		if len(lines) == f.most {
 			break
 		}
 		lines = append(lines, s)
@@ -217,18 +226,27 @@ func (f *limitFleet) exchange(ctx context.Context) error {
 			s.apply(sent, &news[i], &got[i])
 		}
 		s.pool.mu.Unlock()
-		if err != nil {
-			f.mark(s, false)
-		}
 	}
-	if more && err == nil {
+	if err != nil {
+		f.most = max(f.most/2, limitsFewest)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, s := range lines {
+			if _, is := f.lines[s]; is {
+				f.marked[s] = struct{}{}
+			}
+		}
+		return err
+	}
+	f.most = min(2*f.most, limitsMost)
+	if more {
 		f.urgent.Store(true)
 		select {
 		case f.wake <- struct{}{}:
 		default:
 		}
 	}
-	return err
+	return nil
 }
 
 // answered reports whether got can be the answer to news.

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +15,6 @@ type sharedLine struct {
 	line          *limitLine
 	name, replica string
 	stays         bool // it is there as long as the process
-	renewAt       atomic.Int64
 
 	number uint64
 	told   time.Time // when an exchange was last answered
@@ -80,9 +78,9 @@ func (s *sharedLine) ripen(now time.Time) {
 	s.next, s.nextSlots, s.nextAt = limitCost{}, 0, time.Time{}
 }
 
-// quiet reports whether there is nothing to tell and nothing to take.
+// quiet reports whether there is nothing to take and nothing to tell, or nobody to be told.
 func (s *sharedLine) quiet() bool {
-	if s == nil {
+	if s == nil || s.fleet.health.down() || s.fleet.ctx.Err() != nil {
 		return true
 	}
 	s.fleet.mu.Lock()

@@ -388,6 +388,43 @@ func TestALimiterThatIsClosedGivesBackAndGoesOnAlone(t *testing.T) {
 	})
 }
 
+// Keys are forgotten as they are without a Store, also while it is down and after Close.
+func TestKeysThatAreSharedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewLimits()
+		cfg := perTenant(middleware.Limits{}, middleware.Limits{Requests: 60})
+		cfg.MaxKeys = 10
+		l := sharing(t, store, cfg)
+		chat := l.Stage("p").Wrap(llmtest.Script())
+		flood := func(what string) {
+			t.Helper()
+			for i := range 30 {
+				if _, err := chat.Call(t.Context(), limiterAsk(fmt.Sprint(what, i), 1)); err != nil {
+					t.Error(err)
+				}
+				llmtest.Advance(2 * time.Second)
+			}
+			for _, s := range l.Snapshot() {
+				if strings.Contains(s.Key, "beyond") {
+					t.Errorf("%s: %v", what, s)
+				}
+			}
+			if s := l.Snapshot(); len(s) > 11 || s[len(s)-1].Key[:len(what)] != what {
+				t.Errorf("%s: of the last calls no key is known: %v", what, s)
+			}
+		}
+		flood("shared")
+		store.Fail(errors.New("down"))
+		flood("while it is down")
+		store.Fail(nil)
+		llmtest.Advance(time.Minute)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		flood("which was closed")
+	})
+}
+
 func TestARefusalSlowsAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := llmtest.Script(llmtest.Fail(&llm.Error{Class: llm.RateLimited, RetryAfter: 3 * time.Second}), llmtest.Text("ok"))
@@ -450,10 +487,7 @@ func TestSharedLimitsHoldOverRandomCallsAndNothingLeaks(t *testing.T) {
 			var all sync.WaitGroup
 			for range 400 {
 				llmtest.Advance(time.Duration(rnd.ExpFloat64() * float64(300*time.Millisecond)))
-				x := fate{
-					takes: time.Duration(rnd.ExpFloat64() * float64(2*time.Second)), in: 1 + rnd.IntN(99), out: 1 + rnd.IntN(400),
-					end: max(rnd.IntN(2*numFates)-numFates, fateAnswer), patience: time.Duration(rnd.ExpFloat64() * float64(20*time.Second)),
-				}
+				x := randomFate(rnd)
 				tenant, chat := fmt.Sprint(rnd.IntN(4)), chats[rnd.IntN(len(chats))]
 				all.Go(func() {
 					defer func() { _ = recover() }()
