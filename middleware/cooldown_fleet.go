@@ -246,11 +246,10 @@ func (f *fleet) grants(p *probeGate, own [3]uint64, wait *storeWait) grant {
 			wait.timer = time.NewTimer(f.limit)
 		}
 		heard := f.asks(c, p.id[i], wait.timer)
-		switch c.mu.Lock(); {
-		case heard:
+		c.mu.Lock()
+		c.shared.unheard++
+		if heard {
 			c.shared.unheard = 0
-		default:
-			c.shared.unheard++
 		}
 		late := c.shared.unheard
 		c.mu.Unlock()

@@ -2,8 +2,11 @@ package middleware
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/modelchain/llm"
 )
@@ -46,13 +49,28 @@ type LimiterConfig struct {
 	CachedFree bool
 	// Fixed keeps Limits as they are, whatever a provider answers. false: its refusals lower them for a time, see Limiter.Stage.
 	Fixed bool
+	// Store shares the limits with the other processes that use it: of pools that have the same name, in limiters of the same
+	// Name, calls of all processes count. nil: each process has the limits for itself. With a Store, end the limiter with Close.
+	Store LimitStore
+	// Name tells limiters that use one Store apart. "" is a name too.
+	Name string
+	// StoreTimeout is the longest that the Store delays a call. 0: 20 ms.
+	StoreTimeout time.Duration
+	// SlotLease is how long the Store keeps the calls in flight of a process from which it hears nothing, such as one that was
+	// killed. 0: 15 s.
+	SlotLease time.Duration
+	// Meter makes the metrics that tell whether the Store is up. nil: the one registered with package otel.
+	Meter metric.MeterProvider
+	// Logger gets a record when the Store goes down and one when it is back. nil: slog.Default().
+	Logger *slog.Logger
 }
 
-// A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own. It is safe for
-// concurrent use.
+// A Limiter paces calls, so that the provider need not refuse them. The pools of all its stages are its own, or with a Store
+// those of all processes. It is safe for concurrent use.
 type Limiter struct {
 	cfg           LimiterConfig
-	input, output bool // they are limited
+	input, output bool        // they are limited
+	fleet         *limitFleet // nil: nothing is shared
 
 	mu    sync.Mutex
 	pools map[string]*limitPool
@@ -82,17 +100,25 @@ func NewLimiter(cfg LimiterConfig) *Limiter {
 		panic(fmt.Sprintf("llm/middleware: Limiter: Ramp is %v; use 0 for none", cfg.Ramp))
 	}
 	cfg.MaxWait = durationOr("Limiter", "MaxWait", cfg.MaxWait, time.Minute)
+	if cfg.Store != nil || cfg.StoreTimeout < 0 || cfg.SlotLease < 0 {
+		cfg.StoreTimeout = durationOr("Limiter", "StoreTimeout", cfg.StoreTimeout, 20*time.Millisecond)
+		cfg.SlotLease = durationOr("Limiter", "SlotLease", cfg.SlotLease, 15*time.Second)
+	}
 	if cfg.Key != nil && cfg.MaxKeys == 0 {
 		cfg.MaxKeys = 10_000
 	}
 	limited := func(of func(Limits) int) bool { return of(cfg.Limits) > 0 || of(cfg.PerKey) > 0 }
 	tokens := limited(func(l Limits) int { return l.Tokens })
-	return &Limiter{
+	l := &Limiter{
 		cfg:    cfg,
 		input:  tokens || limited(func(l Limits) int { return l.Input }),
 		output: tokens || limited(func(l Limits) int { return l.Output }),
 		pools:  map[string]*limitPool{},
 	}
+	if cfg.Store != nil {
+		l.fleet = newLimitFleet(&l.cfg)
+	}
+	return l
 }
 
 // ByLabel is a LimiterConfig.Key: the request's label called name. Calls without it are of one key together.
@@ -117,9 +143,18 @@ func ByLabel(name string) func(*llm.Request) string {
 //
 // In a pool called "" that is around one deployment the provider has its say, unless Fixed. A class RateLimited or Overloaded
 // halves the rates and the calls in flight, at most once in ten seconds, down to a 32nd; they rise again by a 20th every two
-// seconds. So several processes that were each given the whole limit come to share it. Who is told to wait by RateLimited for up
-// to a minute keeps all of the pool waiting, and no burst follows. What a failure's headers say is left is all that is left here.
-// If a provider refuses bursts that keep to its limit by the minute, make Burst shorter.
+// seconds. So several processes that were each given the whole limit come to share it, and with a Store one refusal tells all of
+// them. Who is told to wait by RateLimited for up to a minute keeps all of the pool waiting, and no burst follows. What a
+// failure's headers say is left is all that is left here. If a provider refuses bursts that keep to its limit by the minute,
+// make Burst shorter.
+//
+// With a Store pools of one name are one in all processes that use it, and so are their keys. A call goes when the store has
+// granted it: those that wait at a time in a process are asked for together, in order and by turns as above, and processes take
+// turns in their order of asking. A RetryAfter is by what the store knows; other processes may come in between. What is not used
+// is back within hundredths of a second. The slots of a process that died come back after SlotLease. While the store is down, or
+// where it takes longer than StoreTimeout, each process goes on with its part of the limits, by the number of processes last
+// seen, at least one call at a time; one that has never reached the store knows of no others. What went meanwhile counts when it
+// is back, as far as it has not come back with time.
 //
 // It belongs inside retry, outside the limits on one attempt. Around several deployments it takes one permit for a call, and
 // counts what all attempts of the call used when it ends. It panics on a Limiter that NewLimiter has not made.
@@ -145,7 +180,7 @@ func (l *Limiter) pool(name string) *limitPool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pools[name] == nil {
-		l.pools[name] = newLimitPool(name, &l.cfg)
+		l.pools[name] = newLimitPool(name, &l.cfg, l.fleet)
 	}
 	return l.pools[name]
 }

@@ -32,14 +32,14 @@ func (c *limitCost) add(o *limitCost, times int) {
 	}
 }
 
-// buckets are what is left of limits by the minute. It is all the state that replicas would have to share: they take, give back
-// what they took too much, and ask how long it will be. Times never go back.
+// buckets are what is left of limits by the minute. Times never go back.
 type buckets struct {
 	of     [numMeters]*rate.Limiter // nil: not limited
 	minute [numMeters]int
-	burst  [numMeters]int
-	last   time.Time // of all that was done
-	taken  time.Time // of what was taken
+	burst  [numMeters]int // of the part that is in force
+	whole  [numMeters]int // burst of all
+	last   time.Time      // of all that was done
+	taken  time.Time      // of what was taken
 
 	// What was taken less what came back since synced, of which the limiters do not know yet, and what there surely is beside it
 	// if isSure: calls that come close upon each other need not ask them.
@@ -49,6 +49,7 @@ type buckets struct {
 
 	// The share of the limits that is in force now, which grows by step at next, and every so often from then on.
 	share, step float64
+	part        float64 // of the limits, which is this process's: 1 unless it shares them with others and cannot ask
 	every       time.Duration
 	next        time.Time
 	cut         time.Time     // when it was halved
@@ -57,7 +58,7 @@ type buckets struct {
 }
 
 func newBuckets(l Limits, burst, ramp time.Duration) buckets {
-	b := buckets{minute: [numMeters]int{l.Requests, l.Input, l.Output, l.Tokens}, share: 1, ramp: ramp}
+	b := buckets{minute: [numMeters]int{l.Requests, l.Input, l.Output, l.Tokens}, share: 1, part: 1, ramp: ramp}
 	for i, n := range b.minute {
 		if n == 0 {
 			continue
@@ -70,13 +71,14 @@ func newBuckets(l Limits, burst, ramp time.Duration) buckets {
 			worth = 10 * time.Second
 		}
 		b.burst[i] = max(int(b.rate(i)*worth.Seconds()+1e-9), 1)
+		b.whole[i] = b.burst[i]
 		b.of[i] = rate.NewLimiter(rate.Limit(b.rate(i)), b.burst[i])
 	}
 	return b
 }
 
 // rate is the limit of a meter in a second.
-func (b *buckets) rate(i int) float64 { return float64(b.minute[i]) / 60 }
+func (b *buckets) rate(i int) float64 { return float64(b.minute[i]) / 60 * b.part }
 
 // at is now, or the time that is known to be past already, with the share as it is then.
 func (b *buckets) at(now time.Time) time.Time {
@@ -124,11 +126,8 @@ func (b *buckets) grow(now time.Time, share, step float64, every time.Duration) 
 // take takes all of c, or nothing. Something larger than burst takes what is not there yet.
 func (b *buckets) take(now time.Time, c *limitCost) bool {
 	now = b.at(now)
-	if now.Before(b.until) {
+	if !b.open(now) {
 		return false
-	}
-	if b.ramp > 0 && b.share == 1 && now.Sub(b.taken) >= b.ramp {
-		b.grow(now, 0.25, 0.25, b.ramp/3)
 	}
 	if b.takeSure(now, c) {
 		return true
@@ -160,6 +159,17 @@ func (b *buckets) take(now time.Time, c *limitCost) bool {
 			}
 		}
 		b.isSure = true
+	}
+	return true
+}
+
+// open reports whether anything may go, and begins a ramp after a pause.
+func (b *buckets) open(now time.Time) bool {
+	if now.Before(b.until) {
+		return false
+	}
+	if b.ramp > 0 && b.share == 1 && now.Sub(b.taken) >= b.ramp {
+		b.grow(now, 0.25, 0.25, b.ramp/3)
 	}
 	return true
 }

@@ -74,15 +74,15 @@ func TestASmallCallDoesNotOvertakeALargeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limitLine{buckets: newBuckets(Limits{Output: 600}, 0, 0)}
 		now, most, some := time.Now(), costOf(1, 0, 90), costOf(1, 0, 5)
-		if !l.enter(now, &most) {
+		if !l.enter(now, &most, new(bool)) {
 			t.Fatal("refused")
 		}
 		large := &limitWaiter{cost: most, wake: make(chan struct{}, 1)}
 		l.push(large, 0)
-		if l.enter(now, &some) {
+		if l.enter(now, &some, new(bool)) {
 			t.Error("it went, though another waits and there were 10")
 		}
-		if l.leave(large); !l.enter(now, &some) {
+		if l.leave(large); !l.enter(now, &some, new(bool)) {
 			t.Error("it did not go, though nobody waits")
 		}
 	})
@@ -90,13 +90,13 @@ func TestASmallCallDoesNotOvertakeALargeOne(t *testing.T) {
 
 func TestAWaitThatWasAskedForHoldsCallsThatOnlyFlightLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newLimitPool("p", &LimiterConfig{Limits: Limits{InFlight: 2}})
+		p := newLimitPool("p", &LimiterConfig{Limits: Limits{InFlight: 2}}, nil)
 		p.follow(time.Now(), &llm.Error{Class: llm.RateLimited, RetryAfter: 3 * time.Second})
 		now, c := time.Now(), costOf(1, 0, 0)
-		if p.all.enter(now, &c) {
+		if p.all.enter(now, &c, new(bool)) {
 			t.Error("it went")
 		}
-		if wait, _ := p.all.wait(now, &limitCost{}, &c); wait != 3*time.Second || !p.all.enter(now.Add(wait), &c) {
+		if wait, _ := p.all.wait(now, &limitCost{}, &c); wait != 3*time.Second || !p.all.enter(now.Add(wait), &c, new(bool)) {
 			t.Errorf("a wait of %v", wait)
 		}
 	})

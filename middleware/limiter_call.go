@@ -56,6 +56,8 @@ type permit struct {
 	cost  limitCost
 	began time.Time
 	keyed bool // the key's part is taken, or there is none
+
+	keyAlone, allAlone bool // no Store was asked that should be, for the part of the key and that of the pool
 }
 
 // take takes a permit if there is one to be had at once.
@@ -71,8 +73,8 @@ func (s *limiter) take(ctx context.Context, r *llm.Request) (p permit, fast bool
 	defer pool.mu.Unlock()
 	p.key = pool.key(name, p.began)
 	p.key.calls++
-	p.keyed = p.key.line == nil || p.key.line.enter(p.began, &p.cost)
-	return p, p.keyed && pool.all.enter(p.began, &p.cost)
+	p.keyed = p.key.line == nil || p.key.line.enter(p.began, &p.cost, &p.keyAlone)
+	return p, p.keyed && pool.all.enter(p.began, &p.cost, &p.allAlone)
 }
 
 // cost is what is reserved for a call.
@@ -124,7 +126,7 @@ func (s *limiter) atMost(output, input int) int {
 func (s *limiter) release(p *permit, used limitCost) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.pool.all.exit(&p.cost, &used)
+	s.pool.all.exit(&p.cost, &used, p.allAlone)
 	s.pool.drop(p, &used)
 }
 
@@ -132,7 +134,7 @@ func (s *limiter) release(p *permit, used limitCost) {
 func (pool *limitPool) drop(p *permit, used *limitCost) {
 	p.key.calls--
 	if p.keyed && p.key.line != nil {
-		p.key.line.exit(&p.cost, used)
+		p.key.line.exit(&p.cost, used, p.keyAlone)
 	}
 }
 

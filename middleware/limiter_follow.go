@@ -43,7 +43,25 @@ func (pool *limitPool) follow(began time.Time, e *llm.Error) {
 			b.leave(i, now, n)
 		}
 	}
+	if s := pool.all.shared; s != nil {
+		s.follow(refused, e, &left, told)
+	}
 	pool.all.wakeFirst()
+}
+
+// follow has the Store know what a provider says, so that no other process has to be told by it.
+func (s *sharedLine) follow(refused bool, e *llm.Error, left *limitCost, told [numMeters]bool) {
+	l := s.line
+	s.refused = s.refused || refused
+	if e.Class == llm.RateLimited && e.RetryAfter <= longestAsk {
+		s.rest = max(s.rest, e.RetryAfter)
+	}
+	for i, n := range l.minute {
+		if n > 0 && told[i] {
+			s.missing[i] = max(s.missing[i], l.whole[i]-left[i])
+		}
+	}
+	s.fleet.mark(s, true)
 }
 
 // drain lets nothing go for a time, and no more after it than has come in since: the provider's own limit is used up.

@@ -3,14 +3,17 @@ package middleware
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
 
 // limitPool is what the calls of one deployment, quota or named pool share.
 type limitPool struct {
-	name string
-	cfg  *LimiterConfig
+	name  string
+	cfg   *LimiterConfig
+	fleet *limitFleet // nil: nothing is shared
 
 	mu   sync.Mutex
 	all  limitLine
@@ -29,9 +32,12 @@ type limitKey struct {
 	seen       time.Time
 }
 
-func newLimitPool(name string, cfg *LimiterConfig) *limitPool {
-	pool := &limitPool{name: name, cfg: cfg}
+func newLimitPool(name string, cfg *LimiterConfig, fleet *limitFleet) *limitPool {
+	pool := &limitPool{name: name, cfg: cfg, fleet: fleet}
 	pool.all = limitLine{buckets: newBuckets(cfg.Limits, cfg.Burst, cfg.Ramp), inFlight: cfg.Limits.InFlight}
+	if cfg.Limits != (Limits{}) {
+		fleet.join(pool, &pool.all, sharedName(cfg.Name, name), true)
+	}
 	pool.rest = pool.newKey("(keys beyond MaxKeys)")
 	if cfg.Key != nil {
 		pool.keys = map[string]*limitKey{}
@@ -46,6 +52,7 @@ func (pool *limitPool) newKey(name string) *limitKey {
 		k.line = &limitLine{
 			buckets: newBuckets(pool.cfg.PerKey, pool.cfg.Burst, pool.cfg.Ramp), inFlight: pool.cfg.PerKey.InFlight,
 		}
+		pool.fleet.join(pool, k.line, sharedName(pool.cfg.Name, pool.name, name), false)
 	}
 	return k
 }
@@ -96,16 +103,27 @@ func (pool *limitPool) makeRoom(now time.Time) bool {
 		if !full && (n >= few || now.Sub(k.seen) < idle) {
 			break
 		}
-		forgettable := k.calls == 0 && (k.line == nil || k.line.recovered(now))
+		forgettable := k.calls == 0 && (k.line == nil || k.line.recovered(now) && k.line.shared.quiet())
 		if !forgettable && !full {
 			break
 		}
 		k.unlink()
 		if forgettable {
 			delete(pool.keys, k.name)
+			if k.line != nil {
+				pool.fleet.forget(k.line.shared)
+			}
 		} else {
 			pool.toFront(k) // the next time others are looked at first
 		}
 	}
 	return len(pool.keys) < pool.cfg.MaxKeys
+}
+
+// sharedName is what a limit is called in a Store: no two of different parts are the same.
+func sharedName(parts ...string) string {
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return strings.Join(parts, "/")
 }

@@ -38,6 +38,14 @@ const (
 
 type fateKey struct{}
 
+// randomFate is an answer as often as all else together.
+func randomFate(rnd *rand.Rand) fate {
+	return fate{
+		takes: time.Duration(rnd.ExpFloat64() * float64(2*time.Second)), in: 1 + rnd.IntN(99), out: 1 + rnd.IntN(400),
+		end: max(rnd.IntN(2*numFates)-numFates, fateAnswer), patience: time.Duration(rnd.ExpFloat64() * float64(20*time.Second)),
+	}
+}
+
 // fated is a Caller that does what the fate in its context says, and notes what began and what was used.
 type fated struct {
 	mu    sync.Mutex
@@ -112,10 +120,7 @@ func TestLimitsHoldOverRandomCallsAndNothingLeaks(t *testing.T) {
 			var all sync.WaitGroup
 			for range 400 {
 				llmtest.Advance(time.Duration(rnd.ExpFloat64() * float64(300*time.Millisecond)))
-				x := fate{
-					takes: time.Duration(rnd.ExpFloat64() * float64(2*time.Second)), in: 1 + rnd.IntN(99), out: 1 + rnd.IntN(400),
-					end: max(rnd.IntN(2*numFates)-numFates, fateAnswer), patience: time.Duration(rnd.ExpFloat64() * float64(20*time.Second)),
-				}
+				x := randomFate(rnd)
 				tenant := fmt.Sprint(rnd.IntN(4))
 				all.Go(func() {
 					defer func() { _ = recover() }()

@@ -13,7 +13,7 @@ type LimiterState struct {
 	Pool, Key string
 	IsKey     bool
 	// Left is what could go at once, below 0 what is owed: requests and tokens, and calls in flight. Where Limits has no limit it
-	// is 0.
+	// is 0. Of limits in a Store it is what was last heard of them.
 	Left, Limits Limits
 	// InFlight counts the calls under way, Waiting those that wait here for their turn.
 	InFlight, Waiting int
@@ -108,6 +108,9 @@ func (l *limitLine) state(now time.Time, limits Limits) LimiterState {
 	}
 	if l.inFlight > 0 {
 		s.Left.InFlight = max(l.slots()-l.used, 0)
+	}
+	if l.shared != nil && !l.shared.alone(now) {
+		s.Left, s.Share = l.shared.left(now), min(s.Share, l.shared.rateShare())
 	}
 	if now.Before(l.until) {
 		s.Until = l.until

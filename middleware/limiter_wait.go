@@ -12,6 +12,7 @@ import (
 // await waits until p, for which there was no room at once, has all it takes. Otherwise p holds nothing.
 func (s *limiter) await(ctx context.Context, r *llm.Request, p *permit) *llm.Error {
 	w := &limitWaiter{cost: p.cost, wake: make(chan struct{}, 1)}
+	w.until, _ = s.patience(ctx, r, p, p.began)
 	passed := false
 	defer func() { // a gate may panic
 		if !passed {
@@ -23,7 +24,7 @@ func (s *limiter) await(ctx context.Context, r *llm.Request, p *permit) *llm.Err
 	}
 	for {
 		now := time.Now()
-		ok, timed := s.pool.look(now, p, w)
+		ok, again := s.pool.look(now, p, w)
 		if ok {
 			passed = true
 			r.Waited(now.Sub(p.began))
@@ -34,8 +35,8 @@ func (s *limiter) await(ctx context.Context, r *llm.Request, p *permit) *llm.Err
 		if refusal != nil {
 			return refusal
 		}
-		if timed && w.due.Before(until) {
-			until = w.due
+		if !again.IsZero() && again.Before(until) {
+			until = again
 		}
 		w.sleep(ctx, until)
 	}
@@ -55,34 +56,43 @@ func (pool *limitPool) tooLarge(p *permit) (what string) {
 func (pool *limitPool) abandon(p *permit, w *limitWaiter) {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
-	if w.in != nil {
-		w.in.leave(w)
+	if l := w.in; l != nil {
+		l.leave(w)
+		if l.shared != nil {
+			l.shared.fleet.mark(l.shared, false) // what came for it goes back
+		}
 	}
 	pool.drop(p, &limitCost{})
 }
 
-// look passes w if it is its turn. timed says that w.due is when it has to look again; else somebody wakes it.
-func (pool *limitPool) look(now time.Time, p *permit, w *limitWaiter) (passed, timed bool) {
+// look passes w if it is its turn. again is when it has to look again. Zero: somebody wakes it.
+func (pool *limitPool) look(now time.Time, p *permit, w *limitWaiter) (passed bool, again time.Time) {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	if pool.pass(now, p, w) {
-		return true, false
+		return true, again
+	}
+	if s := w.in.shared; s != nil && !s.alone(now) {
+		return false, s.look(now, w)
 	}
 	if w.in.first() != w {
-		return false, false
+		return false, again
 	}
 	w.expect(now, &limitCost{})
-	return false, w.in.hasSlot()
+	if w.in.hasSlot() {
+		again = w.due
+	}
+	return false, again
 }
 
 // pass goes through the lines of the key and of the pool as far as there is room, and queues where there is none.
 func (pool *limitPool) pass(now time.Time, p *permit, w *limitWaiter) bool {
 	if !p.keyed {
 		l := p.key.line
-		if w.in == nil && l.waiting > 0 || !l.pass(now, w) {
+		if w.in == nil && l.waiting > 0 || !l.pass(now, w, &p.keyAlone) {
 			if w.in == nil {
 				_, ahead := l.push(w, l.number-1)
-				w.expect(now, &ahead)
+				w.queued(now, &ahead)
 				// What the pool has no room for now does not wait for its key alone.
 				if wait, why := pool.all.wait(now, &pool.all.total, &w.cost); now.Add(wait).After(w.due) {
 					w.due, w.why = now.Add(wait), why
@@ -92,13 +102,13 @@ func (pool *limitPool) pass(now time.Time, p *permit, w *limitWaiter) bool {
 		}
 		p.keyed = true
 	}
-	if pool.all.pass(now, w) {
+	if pool.all.pass(now, w, &p.allAlone) {
 		return true
 	}
 	if w.in == nil {
 		var ahead limitCost
 		p.key.round, ahead = pool.all.push(w, p.key.round)
-		w.expect(now, &ahead)
+		w.queued(now, &ahead)
 	}
 	return false
 }
@@ -127,12 +137,12 @@ func (s *limiter) mayWait(
 	if e := llm.ContextError(ctx, nil); e != nil {
 		return s.refuse(e), until
 	}
-	until = p.began.Add(s.l.cfg.MaxWait)
-	limit := fmt.Sprintf("calls wait up to %v", s.l.cfg.MaxWait)
-	if end, ok := s.lastMoment(ctx, r, now); ok && end.Before(until) {
-		until, limit = end, fmt.Sprintf("there is time to wait for %v", shortly(max(end.Sub(now), 0)))
-	}
+	until, theirs := s.patience(ctx, r, p, now)
 	if w.due.After(until) || !now.Before(until) {
+		limit := fmt.Sprintf("calls wait up to %v", s.l.cfg.MaxWait)
+		if theirs {
+			limit = fmt.Sprintf("there is time to wait for %v", shortly(max(until.Sub(now), 0)))
+		}
 		return s.over(w, now, limit), until
 	}
 	if denied := r.Ask(ctx, s.deployment, w.due); denied != nil {
@@ -146,6 +156,15 @@ func (s *limiter) mayWait(
 		return s.over(w, now, why), until
 	}
 	return nil, until
+}
+
+// patience is until when the call may wait. theirs says that its own time is shorter than MaxWait.
+func (s *limiter) patience(ctx context.Context, r *llm.Request, p *permit, now time.Time) (until time.Time, theirs bool) {
+	until = p.began.Add(s.l.cfg.MaxWait)
+	if end, ok := s.lastMoment(ctx, r, now); ok && end.Before(until) {
+		return end, true
+	}
+	return until, false
 }
 
 // over is the refusal of a call that does not wait for its turn.

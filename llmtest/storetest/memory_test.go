@@ -71,3 +71,24 @@ func TestSpendsInMemory(t *testing.T) {
 		},
 	})
 }
+
+func TestLimitsInMemory(t *testing.T) {
+	var mu sync.Mutex
+	worlds := map[string]*storetest.Limits{}
+	of := func(world string) *storetest.Limits {
+		mu.Lock()
+		defer mu.Unlock()
+		if worlds[world] == nil {
+			worlds[world] = storetest.NewLimits()
+		}
+		return worlds[world]
+	}
+	storetest.TestLimits(t, storetest.LimitsTest{
+		Open: func(_ *testing.T, world string) middleware.LimitStore { return of(world) },
+		Lose: func(_ *testing.T, world string) { of(world).Lose() },
+		Down: func(_ *testing.T, world string) func() {
+			of(world).Fail(errors.New("down"))
+			return func() { of(world).Fail(nil) }
+		},
+	})
+}

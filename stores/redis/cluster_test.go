@@ -138,6 +138,15 @@ func TestAClusterKeepsTheRules(t *testing.T) {
 			Lose: lose, Down: down,
 		})
 	})
+	t.Run("limits", func(t *testing.T) {
+		storetest.TestLimits(t, storetest.LimitsTest{
+			Open: func(t *testing.T, world string) middleware.LimitStore {
+				t.Helper()
+				return open(t, config(world)).Limits()
+			},
+			Lose: lose, Down: down,
+		})
+	})
 	t.Run("keys lie in all nodes", func(t *testing.T) {
 		lose(t, "")
 		store := open(t, Config{URL: c.URL}).Cooldowns()

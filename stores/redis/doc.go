@@ -4,8 +4,9 @@
 //	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{Store: store.Cooldowns()})
 //	buckets := middleware.NewBuckets(middleware.BucketsConfig{Store: store.Buckets()}) // budgets of retries and fallbacks
 //	spends := middleware.NewSpends(middleware.SpendsConfig{Store: store.Spends()})     // budgets of workflows
+//	limiter := middleware.NewLimiter(middleware.LimiterConfig{Limits: limits, Store: store.Limits()})
 //
-// Close those three before the store.
+// Close those four before the store.
 //
 // It needs Redis 6 or later, or what speaks its protocol with Lua and publish/subscribe, alone, with Sentinel or as a
 // cluster. A process has one connection to each server. docs/replicas.md has sizes.
@@ -23,6 +24,10 @@
 // A workflow is one hash, namespace:v1:spend:{workflow}, with a field for every attempt under way, and is kept for a day after
 // the last. What was told too late to be reserved is known in …:late, for an hour. Amounts are exact up to 2^53-1 attempts,
 // tokens and billionths of a US dollar, which is nine million dollars; what is more counts as without end.
+//
+// A limit is one hash, namespace:v1:limit:{name/pool} or …{name/pool/key}, which holds what is missing of it, the slots in use
+// and what each replica told last, with who was there in …:replicas, who has slots in …:leases and who waits for one in …:line.
+// It is kept for two and a half minutes, and as long as it needs to recover.
 //
 // # When Redis is away
 //

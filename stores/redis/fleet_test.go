@@ -45,6 +45,9 @@ func fleetCooldowns(store middleware.CooldownStore) middleware.CooldownConfig {
 // child is one process of a fleet: it calls the provider each time that a line comes in, and says how that ended. With
 // "go" it calls all the time, until the next line.
 func child() error {
+	if setting := os.Getenv(childLimits); setting != "" {
+		return limitChild(setting)
+	}
 	store, err := Open(Config{URL: os.Getenv(childURL), Namespace: os.Getenv(childSpace)})
 	if err != nil {
 		return err
