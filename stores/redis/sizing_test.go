@@ -79,6 +79,24 @@ func TestSizingIsAsTheDocsSay(t *testing.T) {
 	}
 	atMost("bytes of a late settlement", usage("llm:v1:spend:{late}:late")/1000, 130)
 
+	limit := middleware.LimitNews{
+		Name: "l", Number: 1, Lease: time.Minute, Limits: middleware.Limits{Requests: 60_000, Tokens: 60_000_000, InFlight: 4 * replicas},
+		Burst: middleware.Limits{Requests: 60_000, Tokens: 60_000_000}, Wants: []middleware.Limits{{Requests: 1, Tokens: 1000, InFlight: 1}},
+	}
+	for i := range replicas {
+		limit.Replica = fmt.Sprintf("%026d", i)
+		if _, err := s.Limits().Exchange(t.Context(), []middleware.LimitNews{limit}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := int64(0)
+	for _, part := range []string{"", ":replicas", ":leases"} {
+		n := usage("llm:v1:limit:{l}" + part)
+		t.Logf("bytes of a limit%s: %d", part, n)
+		sum += n
+	}
+	atMost("bytes of a replica in a limit", sum/replicas, 500)
+
 	// Operations of calls, in a process that knows the script.
 	spends := middleware.NewSpends(middleware.SpendsConfig{Store: s.Spends(), Timeout: time.Minute})
 	cooldowns := middleware.NewCooldowns(middleware.CooldownConfig{Store: s.Cooldowns(), StoreTimeout: time.Minute})
