@@ -101,7 +101,8 @@ func (c *checker) turn(path string, t *Turn) {
 	c.latency(path+".first", t.First)
 	c.latency(path+".gap", t.Gap)
 	c.count(path+".at", t.At)
-	c.is(t.At == 0 || breaks(t.Do) || t.OneOf != nil || !c.file, path+".at", "write "+anyOf(breakingActs)+" as the act, or leave it out",
+	c.is(t.At == 0 || breaks(t.Do) || t.OneOf != nil || !c.file, path+".at", "write "+anyOf(breakingActs)+" as the act, or leave it "+
+		"out",
 		"nothing breaks after pieces of an answer, and this is %q", t.act())
 	most := t.mostPieces()
 	c.is(!breaks(t.Do) || t.At <= most, path+".at", fmt.Sprintf("write up to %d, or a longer text", most),
