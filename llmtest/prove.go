@@ -34,6 +34,9 @@ type Promises struct {
 	Attempts int
 	// Retries is how often a call is repeated on one deployment at most. 0: it is not repeated.
 	Retries int
+	// Hedges is how long Primary may be silent before Backup is called beside it, at the least; that is no repetition. With a delay
+	// that is learned it is the least delay. 0: nobody is called beside another.
+	Hedges time.Duration
 	// StandsIn lists the failures that Backup is approved for. nil: there is no fallback.
 	StandsIn []llm.Class
 	// Rest is how long a deployment rests after it failed for good, the first time; after each failed probe at most twice as long.
@@ -42,7 +45,7 @@ type Promises struct {
 
 	// Held is how many deltas of a stream are held back at most. Negative: the whole answer is.
 	Held int
-	// Continues: an answer that broke off is continued by another deployment, from the exact text so far.
+	// Continues: an answer that broke off is continued by Backup, from the exact text so far. It needs a Held of 0 or more.
 	Continues bool
 
 	// Callers is how many callers come at once, where many do: three times as many where they leave again. 0: 20.
@@ -92,9 +95,11 @@ type Endpoint struct {
 //
 // build makes the chain around the deployments of a Staging, with nothing left of earlier ones: it is called at least once for
 // each condition. Where time matters it is called in a bubble of testing/synctest and the providers are in memory; everything
-// else goes over loopback.
+// else goes over loopback. Prove panics without build; promises that cannot be meant are a failure that says how to mend them.
+// A call that ignores the end of its context is given up: the condition has failed, and the call's goroutine is left behind.
 func Prove(t *testing.T, build func(*Staging) (Promises, error)) *Report {
 	t.Helper()
+	mustBuild("Prove", build)
 	report := &Report{}
 	for _, c := range conditions() {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,8 +123,9 @@ func Prove(t *testing.T, build func(*Staging) (Promises, error)) *Report {
 }
 
 // ProveLoopback is [Prove] for programs, and for chains with a database: everything goes over loopback in real time, so let the
-// chain have short times. The error is build's, or that the caller left.
+// chain have short times. The error is build's, or that the caller left; the report then has the conditions that were over.
 func ProveLoopback(ctx context.Context, build func(*Staging) (Promises, error)) (*Report, error) {
+	mustBuild("ProveLoopback", build)
 	report := &Report{}
 	for _, c := range conditions() {
 		p := &proving{build: build}
@@ -130,6 +136,12 @@ func ProveLoopback(ctx context.Context, build func(*Staging) (Promises, error)) 
 		report.Rows = append(report.Rows, row)
 	}
 	return report, nil
+}
+
+func mustBuild(who string, build func(*Staging) (Promises, error)) {
+	if build == nil {
+		panic("llmtest: " + who + ": build is nil; give it the function that makes your chain around the deployments of a Staging")
+	}
 }
 
 // A condition is something that happens to chains, and what is expected of them then.
@@ -146,17 +158,21 @@ func conditions() []condition {
 		{"429 with a short wait", "one wait, no shorter than asked, then one repetition; many callers told the same come back " +
 			"spread out, at most half of them at the same time", true, shortWait},
 		{"429 with a wait longer than the time left", "the approved fallback answers at once; nothing waits and nothing is queued",
-			false, longWait},
+			true, longWait},
 		{"429 insufficient quota", "no repetition, now or by the next call, and nobody else's budget is used unless that is approved",
 			false, quotaUsedUp},
 		{"503 before streaming", "a bounded number of repetitions with waits between, then only a route approved for it", true,
 			unavailable},
 		{"unapproved failures", "whatever Backup is not approved for does not reach it", true, unapproved},
+		{"every class of failure", "a provider is asked again only where the table of classes has it repeated: once for what a " +
+			"repetition does not mend, else no more often than promised", true, everyClass},
+		{"a slow primary", "nobody is called beside it, unless hedges are promised: then the backup is, after the delay and not " +
+			"before, and neither is asked twice", true, takesLong},
 		{"malformed tool schema", "the application has its error at once, after one call; it is not queued", false, toolSchema},
 		{"time-out after a tool committed", "what it did is looked up; the tool is not run a second time", false, toolCommitted},
 		{"outcome unknown of a request that acts", "it is not sent a second time, and not queued", false, actsOnTheWorld},
 		{"stream failure after visible tokens", "an error that says so and holds what was shown; nothing is appended and nobody " +
-			"else is asked, unless the chain continues answers", false, interruption},
+			"else is asked; where continuing is promised, the backup goes on with the same answer", false, interruption},
 		{"fallback answer without a required field", "it is rejected", true, lackingField},
 		{"circuit open", "the next calls avoid the primary; after the rest one caller of many is let through as the probe, which " +
 			"decides", true, circuit},
@@ -170,6 +186,7 @@ func conditions() []condition {
 		all,
 		condition{"cancel storm", "every caller who leaves is let go; no goroutine and no slot stays behind, nothing rests and " +
 			"nothing is queued", false, cancelStorm},
+		condition{"abandoned calls", "once a caller has left, the provider's call ends too, and no other one begins", true, abandoned},
 		condition{"caller's deadline", "an error in time, with the deadline in its chain", true, deadlineOfCaller},
 		condition{"oversized input", "it goes to the larger window, or is refused before anything is sent", false, oversized},
 		condition{"refusal", "it is an answer: nobody else is asked and nothing rests", false, refusal},
@@ -182,6 +199,11 @@ func (c condition) prove(t *testing.T, build func(*Staging) (Promises, error)) (
 	if !c.timed {
 		return p.prove(t.Context(), c)
 	}
+	defer func() {
+		if v := recover(); v != nil && !p.hangs { // what hangs stays in the bubble, which minds
+			panic(v)
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) { row, err = p.prove(t.Context(), c) })
 	return row, err
 }
@@ -190,26 +212,39 @@ func (p *proving) prove(ctx context.Context, c condition) (Row, error) {
 	if err := ctx.Err(); err != nil {
 		return Row{}, context.Cause(ctx)
 	}
-	p.ctx = ctx
+	p.ctx, p.names = ctx, map[string]string{}
 	began := time.Now()
 	err := p.fresh()
 	if err == nil {
-		err = c.run(p)
+		err = p.try(c)
 	}
 	p.unused()
 	p.close()
+	if ctx.Err() != nil { // what was seen may be because of that
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return Row{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	row := Row{
 		Condition: c.name, Expected: c.expected, Took: time.Since(began), Fake: p.fake,
-		Observed: strings.Join(p.seen, "; "), Wrong: p.wrong,
+		Observed: strings.Join(p.seen, "; "), Wrong: p.complaints(),
 	}
 	switch {
-	case len(p.wrong) > 0:
+	case len(row.Wrong) > 0:
 		row.Verdict = Failed
 	case p.unclaimed != "":
 		row.Verdict, row.Observed = NotClaimed, p.unclaimed
 	}
 	return row, nil
+}
+
+// try tries the condition until it is over or the chain hangs.
+func (p *proving) try(c condition) (err error) {
+	defer func() {
+		if v := recover(); v != nil && v != any(errHangs) {
+			panic(v)
+		}
+	}()
+	return c.run(p)
 }

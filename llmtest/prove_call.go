@@ -2,7 +2,10 @@ package llmtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +25,10 @@ type hearing struct {
 	err    error
 	heard  string // without notices
 	took   time.Duration
-	first  int // requests of all providers when the first delta came. -1: none did
-	before int // and before the call
-	after  int // and after it
+	first  int            // requests of all providers when the first delta came. -1: none did
+	before int            // and before the call
+	after  int            // and after it
+	had    map[*stand]int // those of each before it
 	rec    *Recorder
 }
 
@@ -41,16 +45,20 @@ func (p *proving) ask(stream bool) *hearing { return p.alone(p.ctx, p.request(),
 
 // alone makes the only call that is under way.
 func (p *proving) alone(ctx context.Context, req *llm.Request, stream bool) *hearing {
+	had := map[*stand]int{}
+	for _, s := range p.stands() {
+		had[s] = s.Count()
+	}
 	h := p.call(ctx, req, stream)
+	h.had = had
+	p.hung()
 	p.settle()
 	h.after = p.total()
 	p.laws(h)
 	if n := h.after; h.first >= 0 && n > h.first && !p.Continues {
 		p.fail("%d provider calls were made after something had been handed out", n-h.first)
 	}
-	if made, entered := h.after-h.before, callsOfAccount(h.resp, h.err); entered < made {
-		p.fail("the account has %d provider calls, the providers had %d", entered, made)
-	}
+	p.account(h)
 	if made := h.after - h.before; p.Attempts > 0 && made > p.Attempts {
 		p.fail("a call made %d provider calls, and %d are promised at most", made, p.Attempts)
 	}
@@ -70,10 +78,10 @@ func (p *proving) call(ctx context.Context, req *llm.Request, stream bool) *hear
 	ctx, cancel := context.WithTimeoutCause(ctx, p.guard(), guard)
 	defer cancel()
 	began := time.Now()
-	if stream {
-		h.resp, h.err = h.rec.Call(ctx, p.Caller, req)
-	} else {
-		h.resp, h.err = p.Caller.Call(ctx, req)
+	if !p.run(ctx, h, req) {
+		p.fail("a call was not over after %v, though its context had ended; what it left behind still runs", p.guard()+grace)
+		h.took, h.err = time.Since(began), guard
+		return h
 	}
 	h.took = time.Since(began)
 	if (h.resp == nil) == (h.err == nil) {
@@ -83,8 +91,76 @@ func (p *proving) call(ctx context.Context, req *llm.Request, stream bool) *hear
 	if context.Cause(ctx) == guard { //nolint:errorlint // identity: our own
 		p.fail("a call was not over after %v", p.guard())
 	}
+	p.reached(h)
 	h.heard = h.rec.Text()
 	return h
+}
+
+// reached checks that the chain sought the providers where they are.
+func (p *proving) reached(h *hearing) {
+	rows := rowsOf(h.resp, h.err)
+	if p.fake && slices.ContainsFunc(rows, func(a llm.Attempt) bool {
+		return a.Err != nil && strings.Contains(a.Err.Error(), "dial tcp "+pipeHost)
+	}) {
+		p.fail("a request did not go by Endpoint.Client, the only one that reaches a provider in fake time; let each deployment use " +
+			"that of its Endpoint")
+	}
+}
+
+// grace is how long a call has to return once its context has ended.
+const grace = 5 * time.Second
+
+// run lets the chain answer, and reports whether it returned. The call is on a goroutine of its own, for a chain that ignores
+// its context would keep the report.
+func (p *proving) run(ctx context.Context, h *hearing, req *llm.Request) (returned bool) {
+	type end struct {
+		resp   *llm.Response
+		err    error
+		broken any
+	}
+	ended := make(chan end, 1)
+	go func() {
+		e := end{broken: "the chain ended the goroutine that called it, as a FailNow of testing does"}
+		defer func() {
+			if v := recover(); v != nil {
+				e.broken = fmt.Sprintf("the chain panicked: %v\n%s", v, debug.Stack())
+			}
+			ended <- e
+		}()
+		if h.stream {
+			e.resp, e.err = h.rec.Call(ctx, p.Caller, req)
+		} else {
+			e.resp, e.err = p.Caller.Call(ctx, req)
+		}
+		e.broken = nil
+	}()
+	late := time.NewTimer(p.guard() + grace)
+	defer late.Stop()
+	select {
+	case e := <-ended:
+		if e.broken != nil {
+			panic(e.broken)
+		}
+		h.resp, h.err = e.resp, e.err
+		return true
+	case <-late.C:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hangs = true
+		return false
+	}
+}
+
+// errHangs ends a condition whose chain does not return.
+var errHangs = errors.New("the chain hangs")
+
+// hung ends the condition, on whose goroutine it is called, if a call did not return.
+func (p *proving) hung() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hangs {
+		panic(errHangs)
+	}
 }
 
 // laws are what holds for every call, whatever happens to it.
@@ -106,6 +182,11 @@ func (p *proving) laws(h *hearing) {
 		return
 	}
 	text := h.resp.Text()
+	if s := p.by(text); s != nil && !h.resp.Degraded && !h.resp.Continued {
+		was, known := p.names[h.resp.Deployment]
+		p.expect(!known || was == s.letter, "answers of two providers are said to be of the deployment %q", h.resp.Deployment)
+		p.names[h.resp.Deployment] = s.letter
+	}
 	switch {
 	case h.resp.Degraded, h.resp.Refused(), len(h.resp.ToolCalls()) > 0, p.Lacking != "" && text == p.Lacking:
 	case h.resp.Continued && p.Continues && p.joined(text):

@@ -24,6 +24,7 @@ type parts struct {
 	limits    middleware.AttemptTimeoutConfig
 	window    middleware.CommitConfig
 	budget    middleware.BudgetConfig
+	hedge     *middleware.HedgeConfig // in the place of the fallback
 	interrupt bool
 	validate  bool
 	approved  []llm.Class // nil: whatever may move
@@ -168,6 +169,9 @@ func (c *parts) build(s *Staging) (Promises, error) {
 		Counter: wordCount{}, Normal: middleware.Fallback(middleware.FallbackConfig{
 			Reactions: c.reactions,
 		}, callers...),
+	}
+	if c.hedge != nil {
+		router.Normal = middleware.Hedge(*c.hedge, callers...)
 	}
 	if p.Long {
 		router.Long = each.Then(deployment("long", s.Long, 100_000))

@@ -22,6 +22,7 @@ func (p *proving) together(n int, f func(i int)) {
 		wg.Go(func() { f(i) })
 	}
 	wg.Wait()
+	p.hung()
 	p.settle()
 }
 
@@ -43,6 +44,9 @@ func circuit(p *proving) error {
 	const most = 50
 	callers := p.Callers
 	slow := Latency{Fixed: p.Rest / 10}
+	if p.Hedges > 0 { // nobody is to be called beside it
+		slow.Fixed = min(slow.Fixed, p.Hedges/2)
+	}
 	p.primary.say(Turn{Do: DoUnavailable})
 	needed := 0
 	for ; needed < most; needed++ {
@@ -183,6 +187,51 @@ func cancelStorm(p *proving) error {
 	}
 	p.observe("afterwards the primary answered %d of %d at once", served, callers)
 	p.expect(served == callers, "afterwards the primary answered %d of %d: it rests, or places are still taken", served, callers)
+	return nil
+}
+
+// abandoned is callers who leave while the providers are at work, which would take them for long.
+func abandoned(p *proving) error {
+	busy := Turn{Do: DoSilence, Hold: p.silence()}
+	p.primary.say(busy)
+	p.backup.say(busy)
+	const patience = 50 * time.Millisecond
+	all := make([]*hearing, p.Callers)
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(p.ctx)
+			defer cancel()
+			defer time.AfterFunc(patience, cancel).Stop()
+			all[i] = p.call(ctx, p.request(), i%2 == 1)
+		})
+	}
+	wg.Wait()
+	p.hung()
+	left := p.total()
+	if err := p.pause(p.slack(0)); err != nil { // connections end a little later than calls
+		return err
+	}
+	open := 0
+	for _, s := range p.stands() {
+		n, _ := s.Concurrent()
+		open += n
+	}
+	for _, h := range all {
+		p.expect(h.unanswered(), "a caller who left had an answer of a provider that was silent")
+	}
+	p.expect(open == 0, "all callers had left, and %s still went on", plural(open, "provider call"))
+	more := 2 * p.silence() // whatever limits a call that nobody waits for has passed by then
+	if !p.fake {
+		more, left = time.Second, p.total() // a request may have been on its way when its caller left
+	}
+	if err := p.pause(more); err != nil {
+		return err
+	}
+	late := p.total() - left
+	p.expect(late == 0, "%s began after all callers had left", plural(late, "provider call"))
+	p.observe("%d callers left after %v: %s went on, %s began", p.Callers, patience, plural(open, "provider call"),
+		plural(late, "provider call"))
 	return nil
 }
 

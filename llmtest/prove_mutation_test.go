@@ -58,7 +58,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(pacingMutations(), routeMutations(), streamMutations(), loadMutations())
+	return slices.Concat(pacingMutations(), routeMutations(), streamMutations(), loadMutations(), classMutations(), accountMutations())
 }
 
 func pacingMutations() []mutation {
@@ -351,6 +351,138 @@ func loadMutations() []mutation {
 				return resp, nil
 			})(c)
 		}, []string{"caller's deadline"}, "not in the chain"},
+	}
+}
+
+// innermost is a stage in the place of retry, next to the model.
+func innermost(f func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error)) func(*parts) {
+	return func(c *parts) {
+		s := around(f)
+		c.again = &s
+	}
+}
+
+// What may be repeated is what the table of the stages says.
+func TestWhatMayBeRepeatedIsWhatTheTableSays(t *testing.T) {
+	for _, f := range slices.Concat(classFailures, rarerFailures) {
+		want := map[middleware.Again]int{middleware.Never: 0, middleware.Once: 1, middleware.Always: often}
+		if row := middleware.DefaultReactions()[f.class]; f.again != want[row.Again] {
+			t.Errorf("%v: %d, and the table says %v", f.class, f.again, row.Again)
+		}
+	}
+}
+
+func classMutations() (all []mutation) {
+	every := []string{"every class of failure"}
+	for _, class := range []llm.Class{
+		llm.Auth, llm.Refused, llm.NotFound, llm.TooLong, llm.Invalid, llm.Quota,
+	} {
+		again := repeating(func(err error) bool { return errors.Is(err, class) }, atOnce)
+		says := ", streamed: the primary was asked 2 times, and may be asked 1"
+		all = append(all, mutation{"repeats " + class.String(), again, every, says},
+			mutation{"repeats " + class.String() + " and has no fallback", func(c *parts) {
+				again(c)
+				c.promises.StandsIn, c.backup = nil, func(primary, _, _ llm.Caller) []llm.Caller { return []llm.Caller{primary} }
+			}, every, says})
+	}
+	return append(all, []mutation{
+		{"repeats what is of no use again and again", func(c *parts) {
+			c.retry.Max, c.promises.Retries = 3, 3
+			c.reactions = middleware.Reactions{llm.BadOutput: {Again: middleware.Always, Elsewhere: middleware.Anywhere}}
+		}, every, "bad_output (empty), whole: the primary was asked 3 times, and may be asked 2"},
+		{"never continues an answer", func(c *parts) {
+			c.interrupt, c.validate = false, false
+			c.promises.Continues, c.promises.Lacking = true, ""
+		}, []string{"stream failure after visible tokens"}, "was to be continued"},
+		{"waits for a while before it moves", innermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
+			resp, err := next.Call(ctx, req)
+			if errors.Is(err, llm.RateLimited) && llm.AsError(err).RetryAfter > 30*time.Second {
+				<-time.NewTimer(2 * time.Second).C
+			}
+			return resp, err
+		}), []string{"429 with a wait longer than the time left"}, "the call waited 2s"},
+		{"calls beside too early", func(c *parts) {
+			c.hedge, c.promises.Hedges = &middleware.HedgeConfig{Delay: 100 * time.Millisecond}, 500*time.Millisecond
+		}, []string{slowPrimary}, "the backup was called after 100ms"},
+		{"calls nobody beside", func(c *parts) { c.promises.Hedges = 100 * time.Millisecond }, []string{slowPrimary},
+			"was not called beside the primary"},
+		{"calls beside and does not say so", func(c *parts) { c.hedge = &middleware.HedgeConfig{Delay: 500 * time.Millisecond} },
+			[]string{slowPrimary}, "beside the primary, after 500ms; if that is meant, set Promises.Hedges"},
+		{"goes on with calls that nobody waits for", innermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
+			if req.Sink != nil {
+				return next.Call(ctx, req)
+			}
+			type end struct {
+				resp *llm.Response
+				err  error
+			}
+			ended := make(chan end, 1)
+			go func() {
+				resp, err := next.Call(context.WithoutCancel(ctx), req)
+				ended <- end{resp, err}
+			}()
+			select {
+			case e := <-ended:
+				return e.resp, e.err
+			case <-ctx.Done():
+				return nil, llm.ContextError(ctx, nil)
+			}
+		}), []string{"abandoned calls"}, "10 provider calls still went on"},
+		{"calls again when its caller has left", outermost(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
+			resp, err := next.Call(ctx, req)
+			if errors.Is(err, context.Canceled) && req.Sink == nil {
+				go func() { _, _ = next.Call(context.WithoutCancel(ctx), req) }()
+			}
+			return resp, err
+		}), []string{"abandoned calls"}, "began after all callers had left"},
+	}...)
+}
+
+// claiming changes what the chain answers.
+func claiming(change func(*llm.Response)) func(*parts) {
+	return func(c *parts) {
+		c.wrap = func(next llm.Caller) llm.Caller {
+			return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+				resp, err := next.Call(ctx, req)
+				if err == nil {
+					cp := *resp
+					cp.Attempts = slices.Clone(resp.Attempts)
+					change(&cp)
+					resp = &cp
+				}
+				return resp, err
+			})
+		}
+	}
+}
+
+func accountMutations() []mutation {
+	ok, account := []string{"healthy"}, []string{"16 the account of an answer of the backup"}
+	return []mutation{
+		{"enters calls twice", claiming(func(r *llm.Response) { r.Attempts = append(r.Attempts, r.Attempts...) }), ok, "provider call 1 twice"},
+		{"enters calls that were not made", claiming(func(r *llm.Response) {
+			made := r.Attempts[0]
+			made.Index = 7
+			r.Attempts = append(r.Attempts, made)
+		}), ok, "the account has 2 provider calls, the providers had 1"},
+		{"forgets what an answer consumed", claiming(func(r *llm.Response) { r.Usage = llm.Usage{} }), ok, "the answer's usage is 0 tokens"},
+		{"enters nothing consumed", claiming(func(r *llm.Response) { r.Attempts[0].Usage = llm.Usage{} }), ok, "the account has 0 tokens"},
+		{"says that the primary answered", claiming(func(r *llm.Response) { r.Deployment = "primary" }), account,
+			"is said to be of the deployment \"primary\", which did not answer"},
+		{"enters the backup's call as the primary's", claiming(func(r *llm.Response) {
+			for i := range r.Attempts {
+				r.Attempts[i].Deployment = "primary"
+			}
+			r.Deployment = "primary"
+		}), account, "calls of 1 deployments, and 2 were asked"},
+		{"says that one deployment always answered", claiming(func(r *llm.Response) {
+			for i := range r.Attempts {
+				if r.Attempts[i].Err == nil {
+					r.Attempts[i].Deployment = "gateway"
+				}
+			}
+			r.Deployment = "gateway"
+		}), []string{"circuit open"}, "answers of two providers are said to be of the deployment \"gateway\""},
 	}
 }
 

@@ -2,7 +2,6 @@ package llmtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -27,8 +26,12 @@ type proving struct {
 
 	unclaimed string
 
-	mu          sync.Mutex
-	seen, wrong []string
+	names map[string]string // the letter of the stand that a deployment was found to be
+
+	mu    sync.Mutex
+	hangs bool // a call did not return
+	seen  []string
+	wrong []*complaint
 }
 
 // fresh puts new providers and a new chain in the place of the old ones.
@@ -53,8 +56,8 @@ func (p *proving) fresh() error {
 	if err != nil {
 		return fmt.Errorf("the chain could not be built: %w", err)
 	}
-	if made.Caller == nil {
-		return errors.New("the chain has no Caller; let build set Promises.Caller")
+	if err := made.check(); err != nil {
+		return err
 	}
 	p.Promises = made
 	if p.Callers <= 0 {
@@ -101,13 +104,39 @@ func (p *proving) observe(format string, args ...any) {
 	p.seen = append(p.seen, fmt.Sprintf(format, args...))
 }
 
-// fail notes what was not as expected. The same is noted once.
+// complaint is what was not as expected, and how often.
+type complaint struct {
+	kind, text string
+	times      int
+}
+
+// anyTime finds the times in a complaint, which are no reason to say it again.
+var anyTime = regexp.MustCompile(`\d[\d.hmsnµ]*s\b`)
+
+// fail notes what was not as expected. The same is noted once, with the number of times.
 func (p *proving) fail(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := fmt.Sprintf(format, args...); !slices.Contains(p.wrong, s) {
-		p.wrong = append(p.wrong, s)
+	s := fmt.Sprintf(format, args...)
+	kind := anyTime.ReplaceAllString(s, "…")
+	if i := slices.IndexFunc(p.wrong, func(c *complaint) bool { return c.kind == kind }); i >= 0 {
+		p.wrong[i].times++
+		return
 	}
+	p.wrong = append(p.wrong, &complaint{kind, s, 1})
+}
+
+// complaints are what was not as expected, in a sentence each. nil: nothing.
+func (p *proving) complaints() (all []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.wrong {
+		if c.times > 1 {
+			c.text += fmt.Sprintf(" (%d times)", c.times)
+		}
+		all = append(all, c.text)
+	}
+	return all
 }
 
 // expect is fail unless ok.
@@ -198,6 +227,7 @@ func (s *stand) turn(x Exchange, _ int) Turn {
 		}
 	}
 	s.mu.Unlock()
+	t.Usage = s.consumed()
 	if t.Text == "" && t.Calls == nil && (t.act() == DoAnswer || breaks(t.Do) || leavesOut(t.Do, wire.Done)) {
 		t.Text = s.answer()
 		if s.in.Continues {
@@ -223,7 +253,7 @@ func (s *stand) answer() string {
 }
 
 // numbered finds the words of answers.
-var numbered = regexp.MustCompile(`\b([pblu])(\d{3})\b`)
+var numbered = regexp.MustCompile(`\b([pblu])(\d{3,})\b`)
 
 // rest is what follows in an answer on the words that a request has of it. "": nothing does.
 func (s *stand) rest(answer, request string) string {

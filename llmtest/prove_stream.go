@@ -22,8 +22,9 @@ func interruption(p *proving) error {
 		p.primary.say(turn)
 		h := p.ask(true)
 		p.note(string(turn.Do)+" after "+plural(turn.At, "piece"), h)
-		if p.Continues && h.err == nil {
-			p.expect(h.resp.Continued, "%s: the answer does not say that it was continued", turn.Do)
+		if p.Continues {
+			p.expect(h.err == nil, "%s: the answer was to be continued, as Promises.Continues says: %s", turn.Do, p.ended(h))
+			p.expect(h.err != nil || h.resp.Continued, "%s: the answer does not say that it was continued", turn.Do)
 			continue
 		}
 		shown := strings.Join(words(p.primary.answer())[:turn.At], "")

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +36,153 @@ func allPassed(t *testing.T, report *Report, unclaimed ...string) {
 		if r.Verdict != want {
 			t.Errorf("%v was expected\n%v", want, r.String())
 		}
+	}
+}
+
+const slowPrimary = "a slow primary"
+
+// A hedge is no repetition: two conditions know of it, and one holds the chain to it.
+func TestAChainThatHedgesPasses(t *testing.T) {
+	for name, cfg := range map[string]middleware.HedgeConfig{
+		"after half a second": {Delay: 500 * time.Millisecond}, "after what it learned": {MinDelay: 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := soundParts()
+			c.hedge, c.promises.Hedges = &cfg, cfg.Delay+cfg.MinDelay
+			for _, r := range Prove(t, c.build).Rows {
+				if r.Verdict != Passed {
+					t.Error(r.String())
+				}
+			}
+		})
+	}
+}
+
+// What cannot be meant of a promise is said before anything is tried, with how to mend it.
+func TestPromisesThatCannotBeMeantAreErrors(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		change func(*Promises)
+	}{
+		{"Within is -1ns; use 0 for no limit", func(p *Promises) { p.Within = -1 }},
+		{"Within is 2562047h47m16.854775807s; use 0", func(p *Promises) { p.Within = math.MaxInt64 }},
+		{"Within is 15ns; has it a unit, such as 15*time.Second?", func(p *Promises) { p.Within = 15 }},
+		{"Rest is -1s; use 0 for none", func(p *Promises) { p.Rest = -time.Second }},
+		{"Hedges is -1s; use 0 for no hedge", func(p *Promises) { p.Hedges = -time.Second }},
+		{"Attempts is -1; use 0 for no limit", func(p *Promises) { p.Attempts = -1 }},
+		{"Retries is -1; use 0 for none", func(p *Promises) { p.Retries = -1 }},
+		{"Callers is -1; use 0 for 20", func(p *Promises) { p.Callers = -1 }},
+		{"Window is -5; use 0", func(p *Promises) { p.Window = -5 }},
+		{"Window is 9223372036854775807; at most", func(p *Promises) { p.Window = math.MaxInt64 }},
+		{"Held is 100000; at most 5000", func(p *Promises) { p.Held = 100_000 }},
+		{"Continues cannot be kept", func(p *Promises) { p.Continues, p.Held = true, -1 }},
+		{"StandsIn has class(200), which is no class", func(p *Promises) { p.StandsIn = []llm.Class{200} }},
+		{"Request has no messages; give it one", func(p *Promises) { p.Request = &llm.Request{} }},
+		{"Request has a Sink; leave it out", func(p *Promises) {
+			p.Request = &llm.Request{Messages: []llm.Message{llm.User("hi")}, Sink: func(llm.Delta) error { return nil }}
+		}},
+		{`Promises.Answer made "{\"answer\":\"x\"}" of`, func(p *Promises) { p.Answer = func(string) string { return `{"answer":"x"}` } }},
+		{`Promises.Answer made "" of`, func(p *Promises) { p.Answer = func(string) string { return "" } }},
+	} {
+		sound := soundParts()
+		c.change(&sound.promises)
+		sound.outer = []llm.Stage{around(func(context.Context, llm.Caller, *llm.Request) (*llm.Response, error) {
+			t.Errorf("%s: the chain was called", c.says)
+			return nil, llm.Invalid
+		})}
+		if _, err := ProveLoopback(t.Context(), sound.build); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q was expected: %v", c.says, err)
+		}
+	}
+}
+
+func TestProveWithoutBuildSaysWhatIsMissing(t *testing.T) {
+	for who, f := range map[string]func(){
+		"Prove: build is nil; give it":         func() { Prove(t, nil) },
+		"ProveLoopback: build is nil; give it": func() { _, _ = ProveLoopback(t.Context(), nil) },
+	} {
+		func() {
+			defer func() {
+				if v := fmt.Sprint(recover()); !strings.Contains(v, who) {
+					t.Errorf("%q was expected: %s", who, v)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// conditionOf is the condition of that name.
+func conditionOf(t *testing.T, name string) condition {
+	t.Helper()
+	all := conditions()
+	i := slices.IndexFunc(all, func(c condition) bool { return c.name == name })
+	if i < 0 {
+		t.Fatalf("no condition is called %q", name)
+	}
+	return all[i]
+}
+
+// A caller that leaves learns nothing of the condition that it left.
+func TestACallerWhoLeavesInTheMidstLeavesNoVerdict(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	sound, built := soundParts(), 0
+	sound.outer = []llm.Stage{around(func(ctx context.Context, next llm.Caller, req *llm.Request) (*llm.Response, error) {
+		if built++; built > 1 {
+			leave()
+		}
+		return next.Call(ctx, req)
+	})}
+	report, err := ProveLoopback(ctx, sound.build)
+	if !errors.Is(err, context.Canceled) || len(report.Rows) != 0 {
+		t.Errorf("%v, %+v", err, report)
+	}
+}
+
+// A chain that ignores its context is given up and named; what it left behind is not waited for.
+func TestAChainThatHangsIsNamed(t *testing.T) {
+	for _, name := range []string{"503 before streaming", "circuit open", "abandoned calls"} {
+		hangs := soundParts()
+		hangs.wrap = func(next llm.Caller) llm.Caller {
+			return llm.CallerFunc(func(ctx context.Context, req *llm.Request) (*llm.Response, error) {
+				if _, err := next.Call(ctx, req); err == nil && name == "503 before streaming" || err != nil && name == "abandoned calls" || name == "circuit open" {
+					select {}
+				}
+				return nil, llm.Invalid
+			})
+		}
+		row, err := conditionOf(t, name).prove(t, hangs.build)
+		if err != nil || row.Verdict != Failed || !strings.Contains(strings.Join(row.Wrong, "\n"), "a call was not over after") ||
+			!strings.Contains(strings.Join(row.Wrong, "\n"), "though its context had ended") {
+			t.Errorf("%v, %v", row.String(), err)
+		}
+	}
+}
+
+// Who forgets Endpoint.Client is told so.
+func TestAChainThatForgetsTheClientIsTold(t *testing.T) {
+	c := soundParts()
+	c.model = func(cfg openai.Config) llm.Caller {
+		cfg.HTTPClient = nil
+		return openai.New(cfg)
+	}
+	row, err := conditionOf(t, "503 before streaming").prove(t, c.build)
+	if err != nil || row.Verdict != Failed || !strings.Contains(strings.Join(row.Wrong, "\n"), "Endpoint.Client") {
+		t.Errorf("%v, %v", row.String(), err)
+	}
+}
+
+// The same complaint with another time is made once, with the number of times.
+func TestTheSameComplaintIsMadeOnce(t *testing.T) {
+	var p proving
+	for i := range 20 {
+		p.fail("a call took %v, and 1s is promised", time.Second+time.Duration(i+1)*time.Millisecond)
+	}
+	p.fail("the primary was asked 3 times")
+	p.fail("the primary was asked 2 times")
+	want := []string{"a call took 1.001s, and 1s is promised (20 times)", "the primary was asked 3 times", "the primary was asked 2 times"}
+	if got := p.complaints(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

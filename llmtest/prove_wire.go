@@ -2,7 +2,9 @@ package llmtest
 
 import (
 	"errors"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelchain/llm"
@@ -31,12 +33,17 @@ func shortWait(p *proving) error {
 	if p.Within > 0 {
 		wait = min(p.Within/4, wait)
 	}
+	if p.Hedges > 0 {
+		wait = min(p.Hedges/2, wait)
+	}
 	p.primary.say(Turn{Do: DoRateLimited, RetryAfter: wait}, Turn{})
 	h := p.ask(false)
 	p.note("told to wait "+wait.String(), h)
 	log := p.primary.Exchanges()
 	most := (wait + time.Second - 1).Truncate(time.Second) // some wires tell whole seconds
-	if len(log) != 2 || !p.answered(h, p.primary) || p.backup.Count() > 0 {
+	if beside := p.Hedges > 0 && most > p.Hedges && len(log) <= 2 && p.answered(h, p.backup); beside {
+		p.observe("the backup was called beside the primary, which waits")
+	} else if len(log) != 2 || !p.answered(h, p.primary) || p.backup.Count() > 0 {
 		p.fail("one repetition that is answered by the primary was expected: %s, %v", p.counts(), h.err)
 	} else if gap := log[1].At.Sub(log[0].At); gap < wait || gap > most+most/2+p.slack(most) {
 		p.fail("the repetition came after %v, and %v was asked for", p.round(gap), wait)
@@ -90,7 +97,10 @@ func longWait(p *proving) error {
 		p.lacks(p.standsIn(llm.RateLimited), "no fallback is approved for rate limits", "StandsIn with RateLimited") {
 		return nil
 	}
-	wait := max(10*p.Within, time.Second)
+	wait, most := max(10*p.Within, time.Second), 100*time.Millisecond
+	if !p.fake { // the machine may be busy
+		most = p.Within/4 + p.slack(0)
+	}
 	p.primary.say(Turn{Do: DoRateLimited, RetryAfter: wait})
 	for _, m := range modes {
 		before := p.backup.Count()
@@ -98,7 +108,7 @@ func longWait(p *proving) error {
 		p.note(m.how+", told to wait "+wait.String(), h)
 		p.expect(p.answered(h, p.backup) && p.backup.Count() == before+1, "%s: the backup's answer was expected: %s, %v", m.how,
 			p.counts(), h.err)
-		p.expect(h.took < p.Within/2+p.slack(0), "%s: the call waited %v", m.how, p.round(h.took))
+		p.expect(h.took <= most, "%s: the backup was well, and the call waited %v", m.how, p.round(h.took))
 	}
 	p.expect(p.primary.Count() <= 2, "the primary was asked %d times for 2 calls, and had asked for %v", p.primary.Count(), wait)
 	p.expect(p.queued() == 0, "%d jobs were queued", p.queued())
@@ -155,20 +165,26 @@ func unavailable(p *proving) error {
 	return nil
 }
 
-// classFailures are how a provider fails in each class.
-var classFailures = []struct {
+type classFailure struct {
 	class llm.Class
 	turn  Turn
-}{
-	{llm.Unavailable, Turn{Do: DoUnavailable}},
-	{llm.Overloaded, Turn{Do: DoOverloaded}},
-	{llm.Timeout, Turn{Do: DoTimeout}},
-	{llm.RateLimited, Turn{Do: DoRateLimited}},
-	{llm.Quota, Turn{Do: DoQuota}},
-	{llm.NotFound, Turn{Do: DoNotFound}},
-	{llm.Auth, Turn{Do: DoAuth}},
-	{llm.Refused, Turn{Do: DoContentPolicy}},
-	{llm.Invalid, Turn{Do: DoInvalid}},
+	again int // how often it may be repeated on one deployment at most, by the table of classes
+}
+
+// often is as often as is promised.
+const often = math.MaxInt
+
+// classFailures are how a provider fails in each class.
+var classFailures = []classFailure{
+	{llm.Unavailable, Turn{Do: DoUnavailable}, often},
+	{llm.Overloaded, Turn{Do: DoOverloaded}, often},
+	{llm.Timeout, Turn{Do: DoTimeout}, often},
+	{llm.RateLimited, Turn{Do: DoRateLimited}, often},
+	{llm.Quota, Turn{Do: DoQuota}, 0},
+	{llm.NotFound, Turn{Do: DoNotFound}, 0},
+	{llm.Auth, Turn{Do: DoAuth}, 0},
+	{llm.Refused, Turn{Do: DoContentPolicy}, 0},
+	{llm.Invalid, Turn{Do: DoInvalid}, 0},
 }
 
 // unapproved is every failure that no fallback is approved for.
@@ -192,6 +208,101 @@ func unapproved(p *proving) error {
 		p.expect(p.primary.Count() <= 1+p.Retries, "%v: the primary was asked %d times", f.class, p.primary.Count())
 	}
 	return nil
+}
+
+// rarerFailures are those of classFailures' kind that a chain may be approved to answer from elsewhere in ways of its own.
+var rarerFailures = []classFailure{
+	{llm.TooLong, Turn{Do: DoTooLong}, 0},
+	{llm.BadOutput, Turn{Do: DoEmpty}, 1},
+	{llm.Auth, Turn{Do: DoForbidden}, 0},
+}
+
+// everyClass is each way to fail, by a provider that fails so for ever.
+func everyClass(p *proving) error {
+	asked, order := map[string][]string{}, []string(nil) // what led to which counts
+	for _, f := range slices.Concat(classFailures, rarerFailures) {
+		again, what := 0, f.class.String()
+		if act := string(f.turn.Do); act != what {
+			what += " (" + act + ")"
+		}
+		if f.again > 0 {
+			again = min(p.Retries, f.again)
+		}
+		for _, m := range modes {
+			if err := p.fresh(); err != nil {
+				return err
+			}
+			p.primary.say(f.turn)
+			h := p.ask(m.stream)
+			n, counts := p.primary.Count(), p.counts()
+			if of := asked[counts]; of == nil {
+				order = append(order, counts)
+			}
+			asked[counts] = append(asked[counts], what)
+			p.expect(n >= 1 && n <= 1+again, "%s, %s: the primary was asked %s, and may be asked %d", what, m.how, plural(n, "time"),
+				1+again)
+			p.expect(p.total()-n <= 1, "%s, %s: others were asked %d times, and were well: %s, %s", what, m.how, p.total()-n, p.counts(),
+				p.ended(h))
+		}
+	}
+	for _, counts := range order {
+		p.observe("%s: %s", counts, strings.Join(slices.Compact(asked[counts]), ", "))
+	}
+	return nil
+}
+
+// takesLong is a primary that takes long to its first token, once the chain knows how long it takes else.
+func takesLong(p *proving) error {
+	for _, m := range modes {
+		if err := p.fresh(); err != nil {
+			return err
+		}
+		const known = 6 // calls, from which a delay can be learned
+		for range known {
+			p.expect(p.answered(p.ask(m.stream), p.primary), "%s: the primary was well and did not answer", m.how)
+		}
+		p.expect(p.backup.Count() == 0, "%s: the backup was called %d times beside a primary that was well", m.how, p.backup.Count())
+		p.primary.say(Turn{Wait: Latency{Fixed: p.slowness()}})
+		p.backup.say(Turn{Wait: Latency{Fixed: 10 * time.Millisecond}}) // in which both are asked
+		h := p.ask(m.stream)
+		p.note(m.how, h)
+		slow, other := p.primary.Exchanges()[known:], p.backup.Exchanges()
+		beside := time.Duration(-1)
+		if len(slow) > 0 && len(other) > 0 {
+			if after := other[0].At.Sub(slow[0].At); after < slow[0].Took {
+				beside = after
+			}
+		}
+		switch {
+		case p.Hedges == 0 && p.fake:
+			p.expect(beside < 0, "%s: the backup was called beside the primary, after %v; if that is meant, set Promises.Hedges to "+
+				"the least delay", m.how, p.round(beside))
+		case p.Hedges == 0:
+		case beside < 0:
+			p.fail("%s: the backup was not called beside the primary, which took %v: %s", m.how, p.slowness(), p.counts())
+		default:
+			p.expect(len(slow) == 1 && len(other) == 1 && p.answered(h, p.backup), "%s: one call of each was expected, and the backup's "+
+				"answer: %s, %v", m.how, p.counts(), h.err)
+			p.expect(beside >= p.Hedges || !p.fake, "%s: the backup was called after %v, and %v are promised at the least", m.how,
+				p.round(beside), p.Hedges)
+		}
+	}
+	return nil
+}
+
+// slowness is how long a primary takes that is slow: long enough to be called beside, where that is promised.
+func (p *proving) slowness() time.Duration {
+	d := time.Second
+	if p.fake {
+		d = 5 * time.Second
+	}
+	if p.Within > 0 {
+		d = min(d, p.Within/4)
+	}
+	if p.Hedges > 0 {
+		d = 10 * p.Hedges
+	}
+	return d
 }
 
 // toolSchema is a mistake in the application's own code.

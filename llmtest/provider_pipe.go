@@ -70,10 +70,14 @@ func (l *pipes) Close() error {
 
 func (l *pipes) Addr() net.Addr { return pipeAddr{} }
 
+// pipeHost is the address of what only a client of its own reaches. Nothing listens there, so that any other client has an
+// ordinary failure to connect at once; a name would be looked up by goroutines outside the bubble, which ends the program.
+const pipeHost = "127.0.0.1:0"
+
 type pipeAddr struct{}
 
 func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "provider.pipe" }
+func (pipeAddr) String() string  { return pipeHost }
 
 // pipe is an end of a connection in memory that can be reset as one of TCP can.
 type pipe struct {

@@ -31,7 +31,8 @@ type soakCall struct {
 // soakAttempt is what a model knows of one attempt.
 type soakAttempt struct {
 	l      *soakLeaf
-	n      int // of those that its call made of l
+	n      int       // of those that its call made of l
+	came   time.Time // before it waited for its turn
 	began  time.Time
 	end    time.Time // zero: it is under way
 	said   *llm.Error
@@ -53,7 +54,8 @@ func (w *soak) bad(c *soakCall, format string, args ...any) {
 // Call is an attempt.
 func (l *soakLeaf) Call(ctx context.Context, req *llm.Request) (resp *llm.Response, err error) {
 	c := soakOf(ctx)
-	a := l.w.enter(c, l)
+	a := l.w.enter(ctx, c, l)
+	defer l.w.paces(ctx, l)()
 	t := l.turn(c, a.n)
 	handed := 0
 	counted := req
@@ -74,9 +76,12 @@ func (l *soakLeaf) Call(ctx context.Context, req *llm.Request) (resp *llm.Respon
 }
 
 // enter notes that an attempt of l begins, and checks that nothing that rests keeps it away.
-func (w *soak) enter(c *soakCall, l *soakLeaf) *soakAttempt {
+func (w *soak) enter(ctx context.Context, c *soakCall, l *soakLeaf) *soakAttempt {
 	now := time.Now()
-	a := &soakAttempt{l: l, began: now, call: c}
+	a := &soakAttempt{l: l, came: now, began: now, call: c}
+	if l.pool != "" {
+		a.came = arrivalOf(ctx).at
+	}
 	c.mu.Lock()
 	a.n = len(c.models[l.at].made) + 1
 	if w.beside {
@@ -145,7 +150,7 @@ func (r *soakRests) enter(a *soakAttempt, now time.Time) {
 			}
 		}
 		if mine == nil {
-			mine = &soakProbe{c: a.call, first: now}
+			mine = &soakProbe{c: a.call, first: a.came}
 			r.probes[key] = append(r.probes[key], mine)
 		}
 		mine.last = a
@@ -173,6 +178,7 @@ func (c *soakCall) check(o *outcome) {
 	}
 	c.checkWaits(say)
 	c.checkSpent(o, say)
+	c.checkRefusals(say)
 	c.checkActions(o, say)
 	c.checkDecisions(o, say)
 	w.mu.Lock()
@@ -262,7 +268,7 @@ func (c *soakCall) checkActions(o *outcome, say func(string, ...any)) {
 				}
 			case a.Deployment == b.Deployment && (isFatal(a.Class) || isNotRepeated(a.Class)):
 				say("attempt %d repeats %d, which was %v", b.Index, a.Index, a.Class)
-			case goesOn || c.beside && (c.lost(a) || isUnderWay(rows[:j], b.Deployment, a.Start.Add(a.Took))):
+			case goesOn || c.beside && (c.lost(a) || isUnderWay(rows[:j], b.Deployment, a.Start.Add(a.Took)) || c.waited(b, a.Start.Add(a.Took))):
 			case isFatal(a.Class):
 				say("attempt %d, after %d was %v", b.Index, a.Index, a.Class)
 			case a.Class == llm.Quota && a.Deployment != b.Deployment && !c.leaf(b.Deployment).quota:
@@ -387,6 +393,7 @@ func (w *soak) over() {
 			w.bad(c, "%s\n%v\n%s", fmt.Sprintf(format, args...), c.script, soakRows(c.account))
 		})
 	}
+	w.pacedOver()
 	if b := w.budget; b != nil && b.Spent().Attempts != w.made {
 		w.bad(nil, "the budget has %v, the models saw %d attempts", b, w.made)
 	}

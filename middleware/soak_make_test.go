@@ -25,6 +25,7 @@ type soak struct {
 
 	cooldowns *middleware.Cooldowns
 	cooling   middleware.CooldownConfig
+	limiter   *soakPace               // nil: none
 	retries   *middleware.RetryBudget // nil: each deployment has its own
 	repeats   int                     // of each deployment, at most
 	budget    *middleware.Budget      // that all calls share. nil: none
@@ -53,8 +54,9 @@ type soakLeaf struct {
 	w       *soak
 	at      int // its place in w.models
 	d       *llm.Deployment
-	rests   bool // a cooldown is around it
-	quota   bool // it is approved for Quota
+	rests   bool   // a cooldown is around it
+	quota   bool   // it is approved for Quota
+	pool    string // of the limiter around it. "": there is none
 	latency time.Duration
 	outages []soakOutage
 }
@@ -70,6 +72,7 @@ var soakOrder = [][2]string{
 	{"telemetry", "budget"}, {"budget", "deadline"}, {"deadline", "interrupt"}, {"telemetry", "interrupt"}, {"queue", "interrupt"},
 	{"budget", "interrupt"}, {"journal", "interrupt"}, {"degrade", "interrupt"}, {"journal", "budget"},
 	{"cooldown", "retry"}, {"retry", "commit"}, {"retry", "validate"}, {"retry", "attempt_timeout"}, {"commit", "attempt_timeout"},
+	{"cooldown", "limiter"}, {"retry", "limiter"}, {"limiter", "attempt_timeout"},
 	{"cooldown", "commit"}, {"cooldown", "validate"}, {"cooldown", "attempt_timeout"},
 }
 
@@ -107,6 +110,7 @@ func newSoak(seed uint64) *soak {
 	if d.chance(50) {
 		w.retries = middleware.NewRetryBudget(middleware.RetryBudgetConfig{})
 	}
+	w.pace()
 	moves := w.moves(3 + d.rnd.IntN(4))
 	w.chat = llm.New(w.order(w.outside())...).Then(moves)
 	w.say("seed %d: %v\nevery %v, up to %d at a time, %d%% fail", seed, w.chat, w.every, w.most, w.faulty)
@@ -284,6 +288,9 @@ func (w *soak) stack(d *llm.Deployment) llm.Caller {
 	}
 	if w.chance(70) {
 		stages = append(stages, w.timeouts())
+	}
+	if w.limiter != nil && w.chance(70) {
+		stages = append(stages, w.paced())
 	}
 	return llm.New(append(w.order(stages), classified)...).Then(d)
 }

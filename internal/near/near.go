@@ -3,8 +3,8 @@ package near
 
 import "strings"
 
-// Word is the one of words that text may have been meant as: of three letters one may be wrong. Case and what joins words, _, - or
-// a space, do not count. "": there is none.
+// Word is the one of words that text may have been meant as: of three letters one may be wrong. Case and what joins words, which
+// is _, - or a space, do not count. "": there is none.
 func Word[S ~string](text string, words []S) S {
 	best, least := S(""), max(len(text)/3, 1)+1
 	if len(text) < 3 {
