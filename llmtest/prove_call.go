@@ -215,6 +215,12 @@ func (p *proving) answered(h *hearing, s *stand) bool {
 	return h.err == nil && !h.resp.Degraded && h.resp.Text() == s.answer()
 }
 
+// well reports whether the primary answered as one that is well does. Where hedges are promised, one that is held up by a busy
+// machine may be overtaken by the backup.
+func (p *proving) well(h *hearing) bool {
+	return p.answered(h, p.primary) || p.Hedges > 0 && h.took >= p.Hedges && p.answered(h, p.backup)
+}
+
 // unanswered reports whether the caller heard that nobody answered: by an error, a receipt or a marked stand-in.
 func (h *hearing) unanswered() bool { return h.err != nil || h.resp.Degraded }
 

@@ -91,7 +91,7 @@ func circuit(p *proving) error {
 	p.expect(probes == 1, "when it was well again one probe was expected, and the primary was asked %d times", probes)
 	back := 0
 	for _, h := range p.crowdOf(callers) {
-		if p.answered(h, p.primary) {
+		if p.well(h) {
 			back++
 		}
 	}
@@ -181,7 +181,7 @@ func cancelStorm(p *proving) error {
 	p.backup.say()
 	served := 0
 	for _, h := range p.crowdOf(callers) {
-		if p.answered(h, p.primary) {
+		if p.well(h) {
 			served++
 		}
 	}
@@ -335,7 +335,7 @@ func refusal(p *proving) error {
 			p.counts(), h.err)
 		next := p.ask(m.stream)
 		p.note("the next call", next)
-		p.expect(p.answered(next, p.primary), "%s: the next call was not the primary's: %s, %v", m.how, p.counts(), next.err)
+		p.expect(p.well(next), "%s: the next call was not the primary's: %s, %v", m.how, p.counts(), next.err)
 	}
 	return nil
 }

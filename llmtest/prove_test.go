@@ -58,6 +58,28 @@ func TestAChainThatHedgesPasses(t *testing.T) {
 	}
 }
 
+// A machine may be so busy that a primary that is well is overtaken by a hedge.
+func TestOneThatIsWellIsOvertakenOnlyAfterThePromisedDelay(t *testing.T) {
+	for _, c := range []struct {
+		by     string
+		hedges time.Duration
+		took   time.Duration
+		well   bool
+	}{
+		{"p", 0, time.Minute, true}, {"b", 0, time.Minute, false},
+		{"p", time.Second, 0, true}, {"b", time.Second, time.Second - 1, false}, {"b", time.Second, time.Second, true},
+		{"c", time.Second, time.Minute, false},
+	} {
+		p := &proving{Promises: Promises{Hedges: c.hedges}}
+		p.primary, p.backup = &stand{letter: "p", in: p}, &stand{letter: "b", in: p}
+		by := &stand{letter: c.by, in: p}
+		h := &hearing{took: c.took, resp: &llm.Response{Parts: []llm.Part{llm.Text(by.answer())}}}
+		if got := p.well(h); got != c.well {
+			t.Errorf("%+v: it is well: %v", c, got)
+		}
+	}
+}
+
 // What cannot be meant of a promise is said before anything is tried, with how to mend it.
 func TestPromisesThatCannotBeMeantAreErrors(t *testing.T) {
 	for _, c := range []struct {
