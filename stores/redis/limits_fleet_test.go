@@ -238,15 +238,15 @@ func TestEightProcessesKeepOneLimit(t *testing.T) {
 	if end.known != 8 {
 		t.Errorf("the server knows %d replicas", end.known)
 	}
-	// Once all is told, what reached the provider is what the server granted.
-	for last := readLimit(t, s); ; last = readLimit(t, s) {
-		if told := int64(last.used); told == p.calls.Load() {
+	// Once all is told, what reached the provider is what the server granted, but for calls that were ended on their way.
+	for deadline := time.Now().Add(time.Minute); ; pause(10 * time.Millisecond) {
+		told, calls := int64(readLimit(t, s).used), p.calls.Load()
+		if told >= calls && told <= calls+8*4 {
 			break
 		}
-		if t.Context().Err() != nil {
-			t.Fatalf("%d calls reached the provider, and the server granted %d", p.calls.Load(), last.used)
+		if time.Now().After(deadline) {
+			t.Fatalf("%d calls reached the provider, and the server granted %d", calls, told)
 		}
-		pause(10 * time.Millisecond)
 	}
 }
 
@@ -300,8 +300,8 @@ func TestAKilledProcessLeaksNoSlot(t *testing.T) {
 	fleet[3].hear(t)
 	more := startFleet(t, 1, url, namespace, p)
 	more[0].say(t, "go")
-	for range slots {
-		<-p.entered
+	for p.inside.Load() < slots || readLimit(t, s).slots < slots { // it gets all that the others had
+		pause(time.Millisecond)
 	}
 	if l := readLimit(t, s); l.slots != slots {
 		t.Errorf("the server knows %d slots, want %d", l.slots, slots)
