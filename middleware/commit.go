@@ -69,6 +69,10 @@ func (s *commit) Call(ctx context.Context, req *llm.Request) (*llm.Response, err
 	switch {
 	case err != nil && !w.begun:
 		return nil, unseen(err)
+	case err != nil && w.held != nil:
+		e := llm.CopyError(err)
+		e.Partial = w.partial(e.Partial)
+		return resp, e
 	case err != nil || resp == nil || w.open:
 		return resp, err
 	}
@@ -82,7 +86,7 @@ func (s *commit) Call(ctx context.Context, req *llm.Request) (*llm.Response, err
 	}
 	e.Commit, e.Deployment, e.Model, e.RequestID, e.Usage = llm.Committed, resp.Deployment, resp.Model, resp.RequestID, resp.Usage
 	if w.begun {
-		e.Partial = resp
+		e.Partial = w.partial(resp)
 	}
 	return nil, e
 }
@@ -94,8 +98,9 @@ type window struct {
 	next  llm.Sink
 	cfg   *CommitConfig
 	begun bool // some of what was held is handed out
-	open  bool // all of it is
+	open  bool // nothing is held any more
 	held  []llm.Delta
+	out   int // how many of held are handed out
 	bytes int
 	first time.Time
 }
@@ -136,19 +141,35 @@ func (w *window) isFull() bool {
 // flush hands out what is held, while the call has time: a slow reader must not keep it beyond its end. What is left then
 // stays held, for a model that comes to its end in time.
 func (w *window) flush() error {
-	for i, d := range w.held {
+	for w.out < len(w.held) {
 		if w.ctx.Err() != nil {
-			w.held = w.held[i:]
 			return nil //nolint:nilerr // who waits for the call learns it from the context
 		}
 		w.begun = true
-		if err := w.next(d); err != nil {
-			w.open, w.held = true, nil
+		w.out++
+		if err := w.next(w.held[w.out-1]); err != nil {
+			w.open = true
 			return err
 		}
 	}
 	w.begun, w.open, w.held = true, true, nil
 	return nil
+}
+
+// partial is what was handed out of a window that never opened whole, of an answer of which the model says that it is so.
+func (w *window) partial(so *llm.Response) *llm.Response {
+	var acc llm.Accumulator
+	for _, d := range w.held[:w.out] {
+		acc.Add(d)
+	}
+	out := acc.Partial()
+	if out == nil {
+		out = &llm.Response{}
+	}
+	if so != nil {
+		out.Deployment, out.Model, out.RequestID, out.Status, out.Usage = so.Deployment, so.Model, so.RequestID, so.Status, so.Usage
+	}
+	return out
 }
 
 // unseen is err of an attempt whose output nobody was handed. A deployment says that the stream broke, which is true for

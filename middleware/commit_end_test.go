@@ -38,6 +38,9 @@ func TestCommitHandsOutNoMoreOnceTheTimeIsUpOrTheCallerLeft(t *testing.T) {
 				if e.Class != class || e.Commit != llm.Committed || e.Partial == nil || e.Deployment != "d" || model.Count() != 1 {
 					t.Errorf("%s, %v: %+v after %d calls", name, class, err, model.Count())
 				}
+				if e.Partial != nil && e.Partial.Text() != r.text {
+					t.Errorf("%s, %v: the error says that %q was handed out, and %q was", name, class, e.Partial.Text(), r.text)
+				}
 				if want := min(6, int(leaves.Round(time.Second)/time.Second)); r.n != want || time.Since(r.from).Round(time.Second) != time.Duration(want)*time.Second {
 					t.Errorf("%s, %v: %d deltas in %v, want %d", name, class, r.n, time.Since(r.from), want)
 				}
@@ -60,4 +63,23 @@ func TestCommitHandsOutNothingOfAnAnswerThatCameTooLate(t *testing.T) {
 			t.Errorf("%v, partial %+v, usage %+v, %d deltas", err, e.Partial, e.Usage, r.n)
 		}
 	})
+}
+
+// A sink that fails was handed what it failed at, and nothing of the rest.
+func TestCommitTellsWhatASinkThatFailedWasHanded(t *testing.T) {
+	for name, cfg := range map[string]middleware.CommitConfig{"at the end": {Whole: true}, "when it opens": {Deltas: 5}} {
+		model, r := llmtest.Script(llmtest.Step{Deltas: words(10)}), &reader{}
+		req := r.ask()
+		hand := req.Sink
+		req.Sink = func(d llm.Delta) error {
+			if err := hand(d); err != nil || r.n < 3 {
+				return err
+			}
+			return errors.New("the client is gone")
+		}
+		_, err := committed(cfg, model).Call(t.Context(), req)
+		if e := llm.AsError(err); e.Class != llm.Canceled || e.Partial.Text() != r.text || r.n != 3 || e.Deployment != "d" {
+			t.Errorf("%s: %v, of which %q was handed out, and %q was", name, err, e.Partial.Text(), r.text)
+		}
+	}
 }
