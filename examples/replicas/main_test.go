@@ -5,9 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/modelchain/llm/internal/redistest"
 )
 
 var update = flag.Bool("update", false, "write testdata/output.txt anew")
@@ -26,12 +27,8 @@ func TestMain(m *testing.M) {
 // The whole output is known: who meets the outage, who learns of it from whom, and who calls what.
 func TestWhatOneReplicaLearnsSparesTheOthers(t *testing.T) {
 	const golden = "testdata/output.txt"
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("REDIS_URL") == "" {
-		if os.Getenv("LLM_TEST_REQUIRE_SERVERS") != "" {
-			t.Fatal("redis-server is not on the PATH, and LLM_TEST_REQUIRE_SERVERS is set, so this is a failure")
-		}
-		t.Skip("redis-server is not on the PATH, and REDIS_URL is not set; install Redis")
-	}
+	url, _ := redistest.Start(t)
+	t.Setenv("REDIS_URL", url)
 	var out strings.Builder
 	if err := run(t.Context(), &out); err != nil {
 		t.Fatalf("%v after\n%s", err, out.String())

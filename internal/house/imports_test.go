@@ -50,8 +50,9 @@ var layout = []place{
 	{dir: "queue/*", ours: []string{".", "middleware"}},
 	{dir: "internal/house", free: true},
 	{dir: "internal/wiretest", ours: []string{"."}},
-	{dir: "internal/pgtest"},
-	{dir: "internal/redistest"},
+	{dir: "internal/servertest"},
+	{dir: "internal/pgtest", ours: []string{"internal/servertest"}},
+	{dir: "internal/redistest", ours: []string{"internal/servertest"}},
 	{dir: "examples", free: true},
 	{dir: "benchmarks", free: true},
 }

@@ -2,8 +2,10 @@
 
 package pgtest
 
+import "github.com/modelchain/llm/internal/servertest"
+
 import "os/exec"
 
 func apart(*exec.Cmd, string) error {
-	return missing(envServer + " is not set, and servers are started on Unix alone")
+	return servertest.Missing(envServer + " is not set, and servers are started on Unix alone")
 }

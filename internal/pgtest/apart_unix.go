@@ -9,6 +9,8 @@ import (
 	"os/user"
 	"strconv"
 	"syscall"
+
+	"github.com/modelchain/llm/internal/servertest"
 )
 
 // apart keeps c out of reach of signals for this process's group, such as ^C: it ends with its input. PostgreSQL refuses to
@@ -20,7 +22,7 @@ func apart(c *exec.Cmd, dir string) error {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return missing("PostgreSQL does not run as root, and there is no user postgres: " + err.Error())
+		return servertest.Missing("PostgreSQL does not run as root, and there is no user postgres: " + err.Error())
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {

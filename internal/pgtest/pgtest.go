@@ -9,7 +9,6 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -19,26 +18,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelchain/llm/internal/servertest"
 )
 
-const (
-	envServer  = "LLM_TEST_POSTGRES"
-	envRequire = "LLM_TEST_REQUIRE_SERVERS"
-)
-
-// missing is what keeps a machine from having a server. Any other error is a failure.
-type missing string
-
-func (m missing) Error() string { return string(m) }
-
-// end skips a test, or fails it where it must not be skipped.
-func (m missing) end(tb testing.TB) {
-	tb.Helper()
-	if os.Getenv(envRequire) != "" {
-		tb.Fatalf("pgtest: %v; %s is set, so this is a failure", m, envRequire)
-	}
-	tb.Skipf("pgtest: %v", m)
-}
+const envServer = "LLM_TEST_POSTGRES"
 
 // server is one that answers.
 type server struct {
@@ -61,12 +45,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 func Start(tb testing.TB) (dsn string) {
 	tb.Helper()
 	s, err := shared()
-	if m, ok := errors.AsType[missing](err); ok {
-		m.end(tb)
-	}
-	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
-	}
+	servertest.Check(tb, "pgtest", err)
 	name := "llm_test_" + strings.ToLower(rand.Text())
 	if err := s.run("CREATE DATABASE " + name); err != nil {
 		tb.Fatalf("pgtest: %v", err)
@@ -117,7 +96,7 @@ func given(dsn string) (*server, error) {
 	}
 	psql, err := program("psql")
 	if err != nil {
-		return nil, missing(envServer + " is set, and " + err.Error())
+		return nil, servertest.Missing(envServer + " is set, and " + err.Error())
 	}
 	s := &server{admin: dsn, psql: psql}
 	if err := s.run("SELECT 1"); err != nil {

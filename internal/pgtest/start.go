@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/modelchain/llm/internal/servertest"
 )
 
 // script runs a server until its standard input ends, which is when the process that holds the other end of the pipe does,
@@ -51,7 +52,7 @@ func start() (*server, error) {
 }
 
 func startOn(bin string) (*server, error) {
-	port, err := freePort()
+	port, err := servertest.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -69,38 +70,15 @@ func startOn(bin string) (*server, error) {
 	if err := apart(c, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	stdin, err := c.StdinPipe() // kept open by this process alone, and never closed: c stays reachable through alive
+	alive, _, err := servertest.Run(c, dir)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	stdout, err := c.StdoutPipe()
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := c.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("the server's shell cannot be started: %w", err), os.RemoveAll(dir))
-	}
-	said, err := bufio.NewReader(stdout).ReadString('\n')
-	if strings.TrimSpace(said) != "ready" {
-		return nil, errors.Join(fmt.Errorf("the server did not start: %s", strings.TrimSpace(said)), err, stdin.Close(), c.Wait())
+		return nil, err
 	}
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword("llm", password), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Path: "/postgres", RawQuery: "sslmode=disable",
 	}
-	return &server{admin: u.String(), psql: filepath.Join(bin, "psql"), alive: stdin}, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it does not wait
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(fmt.Errorf("%v is no TCP address", l.Addr()), l.Close())
-	}
-	return addr.Port, l.Close()
+	return &server{admin: u.String(), psql: filepath.Join(bin, "psql"), alive: alive}, nil
 }
 
 // program finds one on the PATH or where Debian puts those of the newest server.
@@ -113,7 +91,7 @@ func program(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", missing("the program " + name + " is neither on the PATH nor in /usr/lib/postgresql/*/bin; install PostgreSQL")
+	return "", servertest.Missing("the program " + name + " is neither on the PATH nor in /usr/lib/postgresql/*/bin; install PostgreSQL")
 }
 
 // programs is the directory that has them all.
@@ -132,7 +110,7 @@ func programs(names ...string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", missing(fmt.Sprintf("%s is not set, and the programs %s are neither together beside the %s on the PATH nor in "+
+	return "", servertest.Missing(fmt.Sprintf("%s is not set, and the programs %s are neither together beside the %s on the PATH nor in "+
 		"/usr/lib/postgresql/*/bin; set it to the address of a server, or install PostgreSQL",
 		envServer, strings.Join(names, ", "), names[0]))
 }

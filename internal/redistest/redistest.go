@@ -8,24 +8,15 @@ package redistest
 
 import (
 	"crypto/rand"
-	"errors"
-	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/modelchain/llm/internal/servertest"
 )
 
-const (
-	envServer  = "LLM_TEST_REDIS"
-	envRequire = "LLM_TEST_REQUIRE_SERVERS"
-)
-
-// missing is what keeps a machine from having a server. Any other error is a failure.
-type missing string
-
-func (m missing) Error() string { return string(m) }
+const envServer = "LLM_TEST_REDIS"
 
 // shared is the server of this test binary, which ends with the process, however that ends, or with the last reference to
 // what start returns.
@@ -42,7 +33,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 func Start(tb testing.TB) (url, namespace string) {
 	tb.Helper()
 	s, err := shared()
-	check(tb, err)
+	servertest.Check(tb, "redistest", err)
 	return s.URL, "test-" + strings.ToLower(rand.Text())
 }
 
@@ -55,36 +46,11 @@ func Own(tb testing.TB, conf ...string) *Server {
 func own(tb testing.TB, mode string, conf ...string) *Server {
 	tb.Helper()
 	s, err := start(mode, conf...)
-	check(tb, err)
+	servertest.Check(tb, "redistest", err)
 	tb.Cleanup(func() {
 		if err := s.end(); err != nil {
 			tb.Errorf("redistest: %v", err)
 		}
 	})
 	return s
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if m, ok := errors.AsType[missing](err); ok {
-		if os.Getenv(envRequire) != "" {
-			tb.Fatalf("redistest: %v; %s is set, so this is a failure", m, envRequire)
-		}
-		tb.Skipf("redistest: %v", m)
-	}
-	if err != nil {
-		tb.Fatalf("redistest: %v", err)
-	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it does not wait
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(fmt.Errorf("%v is no TCP address", l.Addr()), l.Close())
-	}
-	return addr.Port, l.Close()
 }

@@ -2,7 +2,11 @@
 
 package redistest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/modelchain/llm/internal/servertest"
+)
 
 // Server is one that a test has for itself.
 type Server struct {
@@ -37,5 +41,5 @@ func (s *Server) Sentinel(tb testing.TB, _ string) *Server {
 func (s *Server) end() error { return nil }
 
 func start(string, ...string) (*Server, error) {
-	return nil, missing(envServer + " is not set, and servers are started on Unix alone")
+	return nil, servertest.Missing(envServer + " is not set, and servers are started on Unix alone")
 }

@@ -3,7 +3,6 @@
 package redistest
 
 import (
-	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/modelchain/llm/internal/servertest"
 )
 
 // script runs a server until its standard input ends, which is when the process that holds the other end of the pipe does,
@@ -126,11 +127,11 @@ func (s *Server) end() error { return errors.Join(s.alive.Close(), s.cmd.Wait())
 
 func start(mode string, conf ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		return nil, missing(envServer + " is not set, and redis-server is not on the PATH; install Redis")
+		return nil, servertest.Missing(envServer + " is not set, and redis-server is not on the PATH; install Redis")
 	}
 	var failed error
 	for range 3 { // somebody else may take the port that was free
-		port, err := freePort()
+		port, err := servertest.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -159,24 +160,15 @@ func startOn(port, password, mode string, more []string) (*Server, error) {
 	//nolint:noctx // it is to live as long as the process
 	c := exec.Command("/bin/sh", "-c", script, "sh", dir, mode)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of ^C: it ends with its input
-	stdin, err := c.StdinPipe()
+	alive, said, err := servertest.Run(c, dir)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
-	stdout, err := c.StdoutPipe()
+	pid, err := strconv.Atoi(strings.TrimPrefix(said, "ready "))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, alive.Close(), c.Wait())
 	}
-	if err := c.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("the server's shell cannot be started: %w", err), os.RemoveAll(dir))
-	}
-	said, err := bufio.NewReader(stdout).ReadString('\n')
-	said = strings.TrimSpace(said)
-	pid, nan := strconv.Atoi(strings.TrimPrefix(said, "ready "))
-	if err != nil || nan != nil {
-		return nil, errors.Join(fmt.Errorf("the server did not start: %s", said), err, stdin.Close(), c.Wait())
-	}
-	return &Server{URL: address(port, password), cmd: c, pid: pid, alive: stdin, mode: mode, conf: more}, nil
+	return &Server{URL: address(port, password), cmd: c, pid: pid, alive: alive, mode: mode, conf: more}, nil
 }
 
 func address(port, password string) string {

@@ -81,18 +81,8 @@ func (s *Buckets) Exchange(ctx context.Context, n middleware.BucketNews) (middle
 	return middleware.SharedBucket{Lacks: lacks, Replicas: len(b.replicas)}, nil
 }
 
-// BucketsTest says how [TestBuckets] reaches what it tests.
-type BucketsTest struct {
-	// Open opens a store. Those of one world share all, those of two nothing. It is closed when the test ends.
-	Open func(t *testing.T, world string) middleware.BucketStore
-	// Lose makes the world's server forget everything.
-	Lose func(t *testing.T, world string)
-	// Down makes the world's server fail or stop answering, until up is called.
-	Down func(t *testing.T, world string) (up func())
-}
-
 // TestBuckets checks that a store keeps the rules of middleware.BucketStore.
-func TestBuckets(t *testing.T, with BucketsTest) {
+func TestBuckets(t *testing.T, with Access[middleware.BucketStore]) {
 	for name, run := range map[string]func(*bucketsSuite){
 		"what is taken is missing, and comes back": bucketTaken,
 		"a number counts once":                     bucketOnce,
@@ -105,18 +95,13 @@ func TestBuckets(t *testing.T, with BucketsTest) {
 		"names are names":                          bucketNames,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &bucketsSuite{T: t, with: with, world: strings.ReplaceAll(name, " ", "-")}
-			s.store = with.Open(t, s.world)
-			run(s)
+			run(&bucketsSuite{begin(t, with, name)})
 		})
 	}
 }
 
 type bucketsSuite struct {
-	*testing.T
-	with  BucketsTest
-	world string
-	store middleware.BucketStore
+	suite[middleware.BucketStore]
 }
 
 // exchange is one of the bucket "b", which holds an hour, that must succeed.
@@ -161,7 +146,7 @@ func bucketOnce(s *bucketsSuite) {
 }
 
 func bucketRace(s *bucketsSuite) {
-	stores := []middleware.BucketStore{s.store, s.with.Open(s.T, s.world)}
+	stores := []middleware.BucketStore{s.store, s.open()}
 	var all sync.WaitGroup
 	for i := range 30 {
 		all.Go(func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,18 +12,8 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-// CooldownsTest says how [TestCooldowns] reaches what it tests.
-type CooldownsTest struct {
-	// Open opens a store. Those of one world share all, those of two nothing. It is closed when the test ends.
-	Open func(t *testing.T, world string) middleware.CooldownStore
-	// Lose makes the world's server forget everything.
-	Lose func(t *testing.T, world string)
-	// Down makes the world's server fail or stop answering, until up is called.
-	Down func(t *testing.T, world string) (up func())
-}
-
 // TestCooldowns checks that a store keeps the rules of middleware.CooldownStore.
-func TestCooldowns(t *testing.T, with CooldownsTest) {
+func TestCooldowns(t *testing.T, with Access[middleware.CooldownStore]) {
 	for name, run := range map[string]func(*cooldownsSuite){
 		"the later end holds":                               laterEnd,
 		"times are the store's own":                         ownClock,
@@ -45,21 +34,14 @@ func TestCooldowns(t *testing.T, with CooldownsTest) {
 		"a probe for a rest that nobody knows makes it one": probeOfUnknown,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cooldownsSuite{T: t, with: with, world: strings.ReplaceAll(name, " ", "-")}
-			s.store = s.open()
-			run(s)
+			run(&cooldownsSuite{begin(t, with, name)})
 		})
 	}
 }
 
 type cooldownsSuite struct {
-	*testing.T
-	with  CooldownsTest
-	world string
-	store middleware.CooldownStore
+	suite[middleware.CooldownStore]
 }
-
-func (s *cooldownsSuite) open() middleware.CooldownStore { return s.with.Open(s.T, s.world) }
 
 // cooldownKey is the name of most cases.
 var cooldownKey = middleware.CooldownKey{Scope: middleware.Itself, Name: "gpt-4o"}

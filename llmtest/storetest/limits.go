@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,18 +9,8 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-// LimitsTest says how [TestLimits] reaches what it tests.
-type LimitsTest struct {
-	// Open opens a store. Those of one world share all, those of two nothing. It is closed when the test ends.
-	Open func(t *testing.T, world string) middleware.LimitStore
-	// Lose makes the world's server forget everything.
-	Lose func(t *testing.T, world string)
-	// Down makes the world's server fail or stop answering, until up is called.
-	Down func(t *testing.T, world string) (up func())
-}
-
 // TestLimits checks that a store keeps the rules of middleware.LimitStore.
-func TestLimits(t *testing.T, with LimitsTest) {
+func TestLimits(t *testing.T, with Access[middleware.LimitStore]) {
 	for name, run := range map[string]func(*limitsSuite){
 		"what was granted is missing, and comes back":        limitTaken,
 		"the first without room is granted ahead":            limitAhead,
@@ -46,18 +35,13 @@ func TestLimits(t *testing.T, with LimitsTest) {
 		"names are names":                                    limitNames,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &limitsSuite{T: t, with: with, world: strings.ReplaceAll(name, " ", "-"), numbers: map[string]uint64{}}
-			s.store = with.Open(t, s.world)
-			run(s)
+			run(&limitsSuite{suite: begin(t, with, name), numbers: map[string]uint64{}})
 		})
 	}
 }
 
 type limitsSuite struct {
-	*testing.T
-	with    LimitsTest
-	world   string
-	store   middleware.LimitStore
+	suite[middleware.LimitStore]
 	numbers map[string]uint64
 }
 
@@ -280,7 +264,7 @@ func limitTurns(s *limitsSuite) {
 }
 
 func limitRace(s *limitsSuite) {
-	stores := []middleware.LimitStore{s.store, s.with.Open(s.T, s.world)}
+	stores := []middleware.LimitStore{s.store, s.open()}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	granted := 0

@@ -9,86 +9,47 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-func TestCooldownsInMemory(t *testing.T) {
+// inMemory reaches doubles, of which each world has one. open makes an S of one.
+func inMemory[D interface{ Lose() }, S any](made func() D, open func(D) S, fail func(D, error)) storetest.Access[S] {
 	var mu sync.Mutex
-	worlds := map[string]*storetest.Cooldowns{}
-	of := func(world string) *storetest.Cooldowns {
+	worlds := map[string]D{}
+	of := func(world string) D {
 		mu.Lock()
 		defer mu.Unlock()
-		if worlds[world] == nil {
-			worlds[world] = storetest.NewCooldowns()
+		d, ok := worlds[world]
+		if !ok {
+			d = made()
+			worlds[world] = d
 		}
-		return worlds[world]
+		return d
 	}
-	storetest.TestCooldowns(t, storetest.CooldownsTest{
-		Open: func(_ *testing.T, world string) middleware.CooldownStore { return of(world) },
+	return storetest.Access[S]{
+		Open: func(_ *testing.T, world string) S { return open(of(world)) },
 		Lose: func(_ *testing.T, world string) { of(world).Lose() },
 		Down: func(_ *testing.T, world string) func() {
-			of(world).Fail(errors.New("down"))
-			return func() { of(world).Fail(nil) }
+			fail(of(world), errors.New("down"))
+			return func() { fail(of(world), nil) }
 		},
-	})
+	}
+}
+
+func TestCooldownsInMemory(t *testing.T) {
+	storetest.TestCooldowns(t, inMemory(storetest.NewCooldowns,
+		func(d *storetest.Cooldowns) middleware.CooldownStore { return d }, (*storetest.Cooldowns).Fail))
 }
 
 func TestBucketsInMemory(t *testing.T) {
-	var mu sync.Mutex
-	worlds := map[string]*storetest.Buckets{}
-	of := func(world string) *storetest.Buckets {
-		mu.Lock()
-		defer mu.Unlock()
-		if worlds[world] == nil {
-			worlds[world] = storetest.NewBuckets()
-		}
-		return worlds[world]
-	}
-	storetest.TestBuckets(t, storetest.BucketsTest{
-		Open: func(_ *testing.T, world string) middleware.BucketStore { return of(world) },
-		Lose: func(_ *testing.T, world string) { of(world).Lose() },
-		Down: func(_ *testing.T, world string) func() {
-			of(world).Fail(errors.New("down"))
-			return func() { of(world).Fail(nil) }
-		},
-	})
+	storetest.TestBuckets(t, inMemory(storetest.NewBuckets,
+		func(d *storetest.Buckets) middleware.BucketStore { return d }, (*storetest.Buckets).Fail))
 }
 
 func TestSpendsInMemory(t *testing.T) {
-	var mu sync.Mutex
-	worlds := map[string]*storetest.Spends{}
-	of := func(world string) *storetest.Spends {
-		mu.Lock()
-		defer mu.Unlock()
-		if worlds[world] == nil {
-			worlds[world] = storetest.NewSpends()
-		}
-		return worlds[world]
-	}
-	storetest.TestSpends(t, storetest.SpendsTest{
-		Open: func(_ *testing.T, world string) middleware.SpendStore { return of(world) },
-		Lose: func(_ *testing.T, world string) { of(world).Lose() },
-		Down: func(_ *testing.T, world string) func() {
-			of(world).Fail(errors.New("down"), false)
-			return func() { of(world).Fail(nil, false) }
-		},
-	})
+	storetest.TestSpends(t, inMemory(storetest.NewSpends,
+		func(d *storetest.Spends) middleware.SpendStore { return d },
+		func(d *storetest.Spends, err error) { d.Fail(err, false) }))
 }
 
 func TestLimitsInMemory(t *testing.T) {
-	var mu sync.Mutex
-	worlds := map[string]*storetest.Limits{}
-	of := func(world string) *storetest.Limits {
-		mu.Lock()
-		defer mu.Unlock()
-		if worlds[world] == nil {
-			worlds[world] = storetest.NewLimits()
-		}
-		return worlds[world]
-	}
-	storetest.TestLimits(t, storetest.LimitsTest{
-		Open: func(_ *testing.T, world string) middleware.LimitStore { return of(world) },
-		Lose: func(_ *testing.T, world string) { of(world).Lose() },
-		Down: func(_ *testing.T, world string) func() {
-			of(world).Fail(errors.New("down"))
-			return func() { of(world).Fail(nil) }
-		},
-	})
+	storetest.TestLimits(t, inMemory(storetest.NewLimits,
+		func(d *storetest.Limits) middleware.LimitStore { return d }, (*storetest.Limits).Fail))
 }

@@ -14,18 +14,8 @@ import (
 	"github.com/modelchain/llm/middleware"
 )
 
-// SpendsTest says how [TestSpends] reaches what it tests.
-type SpendsTest struct {
-	// Open opens a store. Those of one world share all, those of two nothing. It is closed when the test ends.
-	Open func(t *testing.T, world string) middleware.SpendStore
-	// Lose makes the world's server forget everything.
-	Lose func(t *testing.T, world string)
-	// Down makes the world's server fail or stop answering, until up is called.
-	Down func(t *testing.T, world string) (up func())
-}
-
 // TestSpends checks that a store keeps the rules of middleware.SpendStore.
-func TestSpends(t *testing.T, with SpendsTest) {
+func TestSpends(t *testing.T, with Access[middleware.SpendStore]) {
 	for name, run := range map[string]func(*spendsSuite){
 		"what is reserved counts until it is settled":  spendSettled,
 		"a ceiling holds for all who reserve at once":  spendRace,
@@ -41,18 +31,13 @@ func TestSpends(t *testing.T, with SpendsTest) {
 		"names are names":                              spendNames,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &spendsSuite{T: t, with: with, world: strings.ReplaceAll(name, " ", "-")}
-			s.store = with.Open(t, s.world)
-			run(s)
+			run(&spendsSuite{begin(t, with, name)})
 		})
 	}
 }
 
 type spendsSuite struct {
-	*testing.T
-	with  SpendsTest
-	world string
-	store middleware.SpendStore
+	suite[middleware.SpendStore]
 }
 
 func (s *spendsSuite) reserve(id string, want, ceiling llm.Spending) (spent llm.Spending, fits bool) {
@@ -104,7 +89,7 @@ func spendSettled(s *spendsSuite) {
 }
 
 func spendRace(s *spendsSuite) {
-	stores := []middleware.SpendStore{s.store, s.with.Open(s.T, s.world)}
+	stores := []middleware.SpendStore{s.store, s.open()}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	n := 0
@@ -171,7 +156,7 @@ func spendOnce(s *spendsSuite) {
 func spendRestarted(s *spendsSuite) {
 	s.reserve("a", spending(1, 100, 0.5), llm.Spending{})
 	s.settle("late", spending(1, 1, 0), true)
-	s.store = s.with.Open(s.T, s.world)
+	s.store = s.open()
 	s.is(s.settle("late", spending(1, 1, 0), true), spending(2, 101, 0.5))
 	s.is(s.settle("a", spending(1, 10, 0.1), false), spending(2, 11, 0.1))
 }

@@ -112,40 +112,16 @@ func TestAClusterKeepsTheRules(t *testing.T) {
 		}
 	}
 	t.Run("cooldowns", func(t *testing.T) {
-		storetest.TestCooldowns(t, storetest.CooldownsTest{
-			Open: func(t *testing.T, world string) middleware.CooldownStore {
-				t.Helper()
-				return open(t, config(world)).Cooldowns()
-			},
-			Lose: lose, Down: down,
-		})
+		storetest.TestCooldowns(t, access(config, lose, down, (*Store).Cooldowns))
 	})
 	t.Run("buckets", func(t *testing.T) {
-		storetest.TestBuckets(t, storetest.BucketsTest{
-			Open: func(t *testing.T, world string) middleware.BucketStore {
-				t.Helper()
-				return open(t, config(world)).Buckets()
-			},
-			Lose: lose, Down: down,
-		})
+		storetest.TestBuckets(t, access(config, lose, down, (*Store).Buckets))
 	})
 	t.Run("spends", func(t *testing.T) {
-		storetest.TestSpends(t, storetest.SpendsTest{
-			Open: func(t *testing.T, world string) middleware.SpendStore {
-				t.Helper()
-				return open(t, config(world)).Spends()
-			},
-			Lose: lose, Down: down,
-		})
+		storetest.TestSpends(t, access(config, lose, down, (*Store).Spends))
 	})
 	t.Run("limits", func(t *testing.T) {
-		storetest.TestLimits(t, storetest.LimitsTest{
-			Open: func(t *testing.T, world string) middleware.LimitStore {
-				t.Helper()
-				return open(t, config(world)).Limits()
-			},
-			Lose: lose, Down: down,
-		})
+		storetest.TestLimits(t, access(config, lose, down, (*Store).Limits))
 	})
 	t.Run("keys lie in all nodes", func(t *testing.T) {
 		lose(t, "")

@@ -61,42 +61,14 @@ func do(t testing.TB, s *Store, command ...string) rueidis.RedisResult {
 
 func TestCooldownsKeepTheRules(t *testing.T) {
 	server := redistest.Own(t) // it is stopped and emptied
-	config := func(world string) Config { return Config{URL: server.URL, Namespace: world} }
-	storetest.TestCooldowns(t, storetest.CooldownsTest{
-		Open: func(t *testing.T, world string) middleware.CooldownStore {
-			t.Helper()
-			return open(t, config(namespaceOf(world))).Cooldowns()
-		},
-		Lose: func(t *testing.T, world string) {
-			t.Helper()
-			do(t, open(t, config(namespaceOf(world))), "FLUSHALL")
-		},
-		Down: func(t *testing.T, _ string) func() {
-			t.Helper()
-			server.Pause(t)
-			return func() { server.Resume(t) }
-		},
-	})
+	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
+	storetest.TestCooldowns(t, access(config, flush(config), pausing(server), (*Store).Cooldowns))
 }
 
 func TestBucketsKeepTheRules(t *testing.T) {
 	server := redistest.Own(t)
 	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
-	storetest.TestBuckets(t, storetest.BucketsTest{
-		Open: func(t *testing.T, world string) middleware.BucketStore {
-			t.Helper()
-			return open(t, config(world)).Buckets()
-		},
-		Lose: func(t *testing.T, world string) {
-			t.Helper()
-			do(t, open(t, config(world)), "FLUSHALL")
-		},
-		Down: func(t *testing.T, _ string) func() {
-			t.Helper()
-			server.Pause(t)
-			return func() { server.Resume(t) }
-		},
-	})
+	storetest.TestBuckets(t, access(config, flush(config), pausing(server), (*Store).Buckets))
 	s := open(t, config("ttl"))
 	if _, err := s.Buckets().Exchange(t.Context(), middleware.BucketNews{
 		Name: "b", Replica: "r", Number: 1, Capacity: time.Hour, Taken: time.Minute,
@@ -111,6 +83,34 @@ func TestBucketsKeepTheRules(t *testing.T) {
 		if ttl, err := do(t, s, "PTTL", key).AsInt64(); err != nil || ttl <= 0 || ttl > 120_000 {
 			t.Errorf("%s expires in %d ms (%v)", key, ttl, err)
 		}
+	}
+}
+
+// access reaches stores of a server, which is emptied by lose and away while down.
+func access[S any](
+	config func(world string) Config, lose func(*testing.T, string), down func(*testing.T, string) func(), of func(*Store) S,
+) storetest.Access[S] {
+	return storetest.Access[S]{
+		Open: func(t *testing.T, world string) S {
+			t.Helper()
+			return of(open(t, config(world)))
+		},
+		Lose: lose, Down: down,
+	}
+}
+
+func flush(config func(world string) Config) func(*testing.T, string) {
+	return func(t *testing.T, world string) {
+		t.Helper()
+		do(t, open(t, config(world)), "FLUSHALL")
+	}
+}
+
+func pausing(server *redistest.Server) func(*testing.T, string) func() {
+	return func(t *testing.T, _ string) func() {
+		t.Helper()
+		server.Pause(t)
+		return func() { server.Resume(t) }
 	}
 }
 

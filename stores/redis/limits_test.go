@@ -12,21 +12,7 @@ import (
 func TestLimitsKeepTheRules(t *testing.T) {
 	server := redistest.Own(t)
 	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
-	storetest.TestLimits(t, storetest.LimitsTest{
-		Open: func(t *testing.T, world string) middleware.LimitStore {
-			t.Helper()
-			return open(t, config(world)).Limits()
-		},
-		Lose: func(t *testing.T, world string) {
-			t.Helper()
-			do(t, open(t, config(world)), "FLUSHALL")
-		},
-		Down: func(t *testing.T, _ string) func() {
-			t.Helper()
-			server.Pause(t)
-			return func() { server.Resume(t) }
-		},
-	})
+	storetest.TestLimits(t, access(config, flush(config), pausing(server), (*Store).Limits))
 	s := open(t, config("ttl"))
 	n := middleware.LimitNews{
 		Name: "l", Replica: "r", Number: 1, Limits: middleware.Limits{Requests: 60, InFlight: 1},

@@ -8,27 +8,12 @@ import (
 	"github.com/modelchain/llm"
 	"github.com/modelchain/llm/internal/redistest"
 	"github.com/modelchain/llm/llmtest/storetest"
-	"github.com/modelchain/llm/middleware"
 )
 
 func TestSpendsKeepTheRules(t *testing.T) {
 	server := redistest.Own(t)
 	config := func(world string) Config { return Config{URL: server.URL, Namespace: namespaceOf(world)} }
-	storetest.TestSpends(t, storetest.SpendsTest{
-		Open: func(t *testing.T, world string) middleware.SpendStore {
-			t.Helper()
-			return open(t, config(world)).Spends()
-		},
-		Lose: func(t *testing.T, world string) {
-			t.Helper()
-			do(t, open(t, config(world)), "FLUSHALL")
-		},
-		Down: func(t *testing.T, _ string) func() {
-			t.Helper()
-			server.Pause(t)
-			return func() { server.Resume(t) }
-		},
-	})
+	storetest.TestSpends(t, access(config, flush(config), pausing(server), (*Store).Spends))
 	if _, err := open(t, config("later")).Spends().Settle(t.Context(), "w", "a", llm.Spending{Attempts: 1}, true); err != nil {
 		t.Fatal(err)
 	}
