@@ -68,7 +68,7 @@ type Buckets struct {
 	ctx     context.Context //nolint:containedctx // it is the life of its goroutine
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
-	wake    chan struct{}
+	wake    alarm
 
 	mu      sync.Mutex
 	budgets map[string]*RetryBudget
@@ -88,7 +88,7 @@ func NewBuckets(cfg BucketsConfig) *Buckets {
 	cfg.Timeout = durationOr("Buckets", "Timeout", cfg.Timeout, 20*time.Millisecond)
 	b := &Buckets{
 		cfg: cfg, replica: rand.Text(), health: newStoreHealth("buckets", cfg.Meter, cfg.Logger),
-		wake: make(chan struct{}, 1), budgets: map[string]*RetryBudget{},
+		wake: newAlarm(), budgets: map[string]*RetryBudget{},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.ended.Go(b.run)
@@ -112,15 +112,8 @@ func (b *Buckets) join(r *RetryBudget) *RetryBudget {
 	r.shared = &sharedBudget{all: b}
 	r.shared.scale.Store(1)
 	b.budgets[r.cfg.Name] = r
-	b.rouse()
+	b.wake.rouse()
 	return r
-}
-
-func (b *Buckets) rouse() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (b *Buckets) run() {
@@ -196,7 +189,7 @@ type sharedBudget struct {
 func (s *sharedBudget) spent(amount int64) {
 	s.pending.Add(amount)
 	if !s.told.Load() && !s.told.Swap(true) {
-		s.all.rouse()
+		s.all.wake.rouse()
 	}
 }
 

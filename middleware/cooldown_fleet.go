@@ -23,7 +23,7 @@ type fleet struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	wake   chan struct{}
+	wake   alarm
 	probes chan *probeAsk
 
 	mu       sync.Mutex
@@ -42,7 +42,7 @@ func newFleet(all *Cooldowns) *fleet {
 	f := &fleet{
 		all: all, store: all.cfg.Store, limit: all.cfg.StoreTimeout,
 		health: newStoreHealth("cooldowns", all.cfg.Meter, all.cfg.Logger),
-		wake:   make(chan struct{}, 1), probes: make(chan *probeAsk), marked: map[*restCell]struct{}{},
+		wake:   newAlarm(), probes: make(chan *probeAsk), marked: map[*restCell]struct{}{},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.ended.Go(f.tell)
@@ -90,14 +90,7 @@ func (f *fleet) mark(c *restCell) {
 	f.mu.Lock()
 	f.marked[c] = struct{}{}
 	f.mu.Unlock()
-	f.rouse()
-}
-
-func (f *fleet) rouse() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.rouse()
 }
 
 // reread notes that the Store is to be asked what it knows of c.
@@ -123,7 +116,7 @@ func (f *fleet) rereadAll(anew bool) {
 		}
 		f.reread(c)
 	}
-	f.rouse() // also if there is none
+	f.wake.rouse() // also if there is none
 }
 
 // hear takes over what the Store pushes.

@@ -19,7 +19,7 @@ type limitFleet struct {
 	ctx    context.Context //nolint:containedctx // it is the life of its goroutine
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
-	wake   chan struct{}
+	wake   alarm
 	urgent atomic.Bool // a call waits for the next exchange
 
 	// The goroutine's own.
@@ -42,7 +42,7 @@ const (
 
 func newLimitFleet(cfg *LimiterConfig) *limitFleet {
 	f := &limitFleet{
-		cfg: cfg, health: newStoreHealth("limits", cfg.Meter, cfg.Logger), wake: make(chan struct{}, 1),
+		cfg: cfg, health: newStoreHealth("limits", cfg.Meter, cfg.Logger), wake: newAlarm(),
 		most: limitsMost, lines: map[*sharedLine]struct{}{}, marked: map[*sharedLine]struct{}{},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -110,10 +110,7 @@ func (f *limitFleet) mark(s *sharedLine, urgent bool) {
 	f.marked[s] = struct{}{}
 	f.mu.Unlock()
 	if urgent && !f.urgent.Swap(true) || first {
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
+		f.wake.rouse()
 	}
 }
 
@@ -241,10 +238,7 @@ func (f *limitFleet) exchange(ctx context.Context) error {
 	f.most = min(2*f.most, limitsMost)
 	if more {
 		f.urgent.Store(true)
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
+		f.wake.rouse()
 	}
 	return nil
 }

@@ -29,10 +29,10 @@ type limitWaiter struct {
 	in         *limitLine // nil: in none
 	round      int64
 	cost       limitCost
-	due        time.Time     // its turn, as it was known last
-	why        string        // what it waits for. "": for others to end
-	wake       chan struct{} // look again; holds one
-	until      time.Time     // the longest that it waits
+	due        time.Time // its turn, as it was known last
+	why        string    // what it waits for. "": for others to end
+	wake       alarm     // look again
+	until      time.Time // the longest that it waits
 
 	// Where the Store is asked: whether that has to say when its turn comes, and what it said.
 	untold  bool
@@ -148,10 +148,7 @@ func (l *limitLine) wakeFirst() {
 	if l.waiting == 0 {
 		return
 	}
-	select {
-	case l.first().wake <- struct{}{}:
-	default:
-	}
+	l.first().wake.rouse()
 }
 
 // push puts w at the end of the first round after the one its key had last, and returns which that is. ahead is what goes

@@ -11,7 +11,7 @@ import (
 
 // await waits until p, for which there was no room at once, has all it takes. Otherwise p holds nothing.
 func (s *limiter) await(ctx context.Context, r *llm.Request, p *permit) *llm.Error {
-	w := &limitWaiter{cost: p.cost, wake: make(chan struct{}, 1)}
+	w := &limitWaiter{cost: p.cost, wake: newAlarm()}
 	w.until, _ = s.patience(ctx, r, p, p.began)
 	passed := false
 	defer func() { // a gate may panic

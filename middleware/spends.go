@@ -38,7 +38,7 @@ type Spends struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 	asks   chan *spendAsk
-	wake   chan struct{}
+	wake   alarm
 
 	mu    sync.Mutex
 	queue []*spendAsk
@@ -65,7 +65,7 @@ func NewSpends(cfg SpendsConfig) *Spends {
 	}
 	cfg.Timeout = durationOr("Spends", "Timeout", cfg.Timeout, 20*time.Millisecond)
 	s := &Spends{
-		cfg: cfg, health: newStoreHealth("spends", cfg.Meter, cfg.Logger), asks: make(chan *spendAsk), wake: make(chan struct{}, 1),
+		cfg: cfg, health: newStoreHealth("spends", cfg.Meter, cfg.Logger), asks: make(chan *spendAsk), wake: newAlarm(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended.Go(s.run)
@@ -186,7 +186,7 @@ func (s *Spends) ask(a *spendAsk) {
 func (s *Spends) reserve(ctx context.Context, b *Budget, want llm.Spending) (id string, late, fits bool) {
 	a := &spendAsk{of: b, id: rand.Text(), amount: want, done: make(chan struct{})}
 	if s.health.down() {
-		s.rouse() // which sees whether it is back
+		s.wake.rouse() // which sees whether it is back
 		return a.id, true, true
 	}
 	timer := time.NewTimer(s.cfg.Timeout)
@@ -216,12 +216,5 @@ func (s *Spends) settle(b *Budget, id string, was, is llm.Spending, late bool) {
 		s.queue = append(s.queue, &spendAsk{of: b, id: id, amount: is, was: was, late: late})
 	}
 	s.mu.Unlock()
-	s.rouse()
-}
-
-func (s *Spends) rouse() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.rouse()
 }

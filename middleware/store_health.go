@@ -109,3 +109,16 @@ func storePause(n int) time.Duration {
 	d := min(50*time.Millisecond<<min(n, 10), 2*time.Second)
 	return d/2 + rand.N(d/2)
 }
+
+// An alarm rouses the goroutine that receives from it, once however often it is rung meanwhile.
+type alarm chan struct{}
+
+func newAlarm() alarm { return make(alarm, 1) }
+
+// rouse never waits.
+func (a alarm) rouse() {
+	select {
+	case a <- struct{}{}:
+	default:
+	}
+}

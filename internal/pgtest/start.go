@@ -91,7 +91,8 @@ func program(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", servertest.Missing("the program " + name + " is neither on the PATH nor in /usr/lib/postgresql/*/bin; install PostgreSQL")
+	return "", servertest.Missing("the program " + name + " is neither on the PATH nor in /usr/lib/postgresql/*/bin; " +
+		"install PostgreSQL")
 }
 
 // programs is the directory that has them all.
@@ -110,8 +111,8 @@ func programs(names ...string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", servertest.Missing(fmt.Sprintf("%s is not set, and the programs %s are neither together beside the %s on the PATH nor in "+
-		"/usr/lib/postgresql/*/bin; set it to the address of a server, or install PostgreSQL",
+	return "", servertest.Missing(fmt.Sprintf("%s is not set, and the programs %s are neither together beside the %s on the "+
+		"PATH nor in /usr/lib/postgresql/*/bin; set it to the address of a server, or install PostgreSQL",
 		envServer, strings.Join(names, ", "), names[0]))
 }
 
