@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -256,12 +257,16 @@ func (a *Accumulator) part(kind DeltaKind, index int) *accPart {
 		}
 	}
 	p := &accPart{kind: kind, index: index}
-	a.last = len(a.parts)
-	a.parts = append(a.parts, p)
+	a.last = slices.IndexFunc(a.parts, func(o *accPart) bool { return o.kind == kind && o.index > index })
+	if a.last < 0 {
+		a.last = len(a.parts)
+	}
+	a.parts = slices.Insert(a.parts, a.last, p)
 	return p
 }
 
-// Response is what the deltas add up to: Parts in the order of their first piece, and Refusal.
+// Response is what the deltas add up to: Parts in the order of their first piece, those of one kind by their Index,
+// and Refusal.
 func (a *Accumulator) Response() *Response { return a.response(true) }
 
 // Partial is what the deltas of a broken answer add up to, without tool calls whose arguments are not complete. nil:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/modelchain/llm"
@@ -165,6 +166,31 @@ func TestAccumulatorPutsInterleavedFragmentsTogether(t *testing.T) {
 	partial := acc.Partial()
 	if got := partial.ToolCalls(); len(got) != 1 || got[0].Name != "f" || partial.Text() != "t" {
 		t.Errorf("the partial answer has %+v and %q; a call with half its arguments must not be in it", got, partial.Text())
+	}
+}
+
+// A provider may number its calls when it announces them and send the arguments of the second one first.
+func TestAccumulatorOrdersPartsOfAKindByTheirIndex(t *testing.T) {
+	var acc llm.Accumulator
+	call := func(index int, name, arguments string) {
+		acc.Add(llm.Delta{Kind: llm.DeltaToolCall, Index: index, Call: &llm.ToolCallDelta{Name: name, Arguments: arguments}})
+	}
+	call(2, "c", `{"z"`)
+	acc.Add(llm.Delta{Kind: llm.DeltaText, Text: "t"})
+	call(0, "a", `{"x"`)
+	call(2, "", `:3}`)
+	call(1, "b", `{"y":2}`)
+	call(0, "", `:1}`)
+	var got []string
+	for _, p := range acc.Response().Parts {
+		if p.Call == nil {
+			got = append(got, p.Text)
+			continue
+		}
+		got = append(got, p.Call.Name+string(p.Call.Arguments))
+	}
+	if want := []string{`a{"x":1}`, `b{"y":2}`, `c{"z":3}`, "t"}; !slices.Equal(got, want) {
+		t.Errorf("parts %q, want %q", got, want)
 	}
 }
 

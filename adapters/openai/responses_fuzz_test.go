@@ -37,6 +37,11 @@ var responseSeeds = []string{
 	`{"output":[{"type":"image_generation_call","result":"AA=="},null,7,[],{"type":null,"content":"x","summary":{}}]}`,
 	`{"type":"response.output_text.delta","delta":{"a":1},"output_index":"1","content_index":-1}`,
 	`{"delta":"x","type":"response.output_text.delta"}{"type":1}`,
+	`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","name":"f","call_id":"c"}}
+{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","name":"g","call_id":"d"}}
+{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}
+{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{}"}
+{"type":"response.completed","response":{"output":[]}}`,
 }
 
 // FuzzEvent holds the reader of events against encoding/json.
@@ -131,7 +136,8 @@ func FuzzResponse(f *testing.F) {
 			}
 		}
 		if !sameParts(parts, want.Parts) {
-			t.Fatalf("the answer has %+v, handed out was %+v", parts, want.Parts)
+			both, _ := json.MarshalIndent([][]llm.Part{parts, want.Parts}, "", " ")
+			t.Fatalf("what the answer has, and what was handed out:\n%s", both)
 		}
 	})
 }
