@@ -196,7 +196,7 @@ func LintPrompt(prompt string) (found []PromptFinding) {
 				line--
 			}
 			if len(trimmed) > most {
-				trimmed = strings.ToValidUTF8(trimmed[:most], "") + "…"
+				trimmed = upTo(trimmed, most) + "…"
 			}
 			found = append(found, PromptFinding{
 				Rule: rule.name, Line: line + 1, Column: from - starts[line] + 1, Text: trimmed, Whose: rule.whose, Why: rule.why,

@@ -158,6 +158,7 @@ func TestEvaluatePromptFailsWhatIsNotPortableUnlessAllowed(t *testing.T) {
 func FuzzLintPrompt(f *testing.F) {
 	f.Add("You are Claude.\r\n[INST] **x** </s> <｜a｜>")
 	f.Add(" \n\t</s>\n")
+	f.Add("# \xc8" + strings.Repeat("t", 80))
 	f.Fuzz(func(t *testing.T, prompt string) {
 		lines := strings.Split(prompt, "\n")
 		for _, found := range LintPrompt(prompt) {

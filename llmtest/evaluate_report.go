@@ -214,7 +214,7 @@ func (r *PromptReport) failures(b *strings.Builder, deployment string, f *Fixtur
 		fmt.Fprintf(b, ": %s\n", strings.Join(failure.Reasons, "; "))
 		if answer := failure.Answer; r.shows && answer != "" {
 			if len(answer) > most {
-				answer = strings.ToValidUTF8(answer[:most], "") + "…"
+				answer = upTo(answer, most) + "…"
 			}
 			fmt.Fprintf(b, "    %q\n", answer)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelchain/llm"
 )
@@ -195,12 +196,22 @@ func (p *proving) laws(h *hearing) {
 	}
 }
 
+// upTo is the beginning of s, which is longer than n bytes, without a part of a character at its end.
+func upTo(s string, n int) string {
+	for i := range utf8.UTFMax {
+		if utf8.RuneStart(s[n-i]) {
+			return s[:n-i]
+		}
+	}
+	return s[:n]
+}
+
 // brief is the beginning and the end of a text.
 func brief(s string) string {
 	if len(s) <= 80 {
 		return s
 	}
-	return strings.ToValidUTF8(s[:40], "") + "…" + strings.ToValidUTF8(s[len(s)-30:], "")
+	return upTo(s, 40) + "…" + strings.ToValidUTF8(s[len(s)-30:], "")
 }
 
 func (p *proving) round(d time.Duration) time.Duration {

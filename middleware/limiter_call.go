@@ -69,12 +69,22 @@ func (s *limiter) take(ctx context.Context, r *llm.Request) (p permit, fast bool
 	}
 	p.began = time.Now()
 	pool := s.pool
-	pool.mu.Lock()
+	if pool.all.lent.take(p.began, &p.cost) {
+		p.key, p.keyed = pool.rest, true
+		return p, true
+	}
+	pool.lock()
 	defer pool.mu.Unlock()
 	p.key = pool.key(name, p.began)
-	p.key.calls++
+	if pool.keys != nil {
+		p.key.calls++
+	}
 	p.keyed = p.key.line == nil || p.key.line.enter(p.began, &p.cost, &p.keyAlone)
-	return p, p.keyed && pool.all.enter(p.began, &p.cost, &p.allAlone)
+	fast = p.keyed && pool.all.enter(p.began, &p.cost, &p.allAlone)
+	if fast {
+		pool.all.lend()
+	}
+	return p, fast
 }
 
 // cost is what is reserved for a call.
@@ -124,15 +134,24 @@ func (s *limiter) atMost(output, input int) int {
 
 // release gives a permit back, of which used was used.
 func (s *limiter) release(p *permit, used limitCost) {
-	s.pool.mu.Lock()
+	done, missed := s.pool.all.lent.giveBack(&p.cost, &used)
+	if done && !missed {
+		return
+	}
+	s.pool.lock()
 	defer s.pool.mu.Unlock()
+	if done {
+		return // and who waits has been told
+	}
 	s.pool.all.exit(&p.cost, &used, p.allAlone)
 	s.pool.drop(p, &used)
 }
 
 // drop gives back what p has of its key. It is called with mu held.
 func (pool *limitPool) drop(p *permit, used *limitCost) {
-	p.key.calls--
+	if pool.keys != nil {
+		p.key.calls--
+	}
 	if p.keyed && p.key.line != nil {
 		p.key.line.exit(&p.cost, used, p.keyAlone)
 	}

@@ -25,7 +25,7 @@ func (pool *limitPool) follow(began time.Time, e *llm.Error) {
 		return
 	}
 	left, told := leftBy(e.Evidence.Header)
-	pool.mu.Lock()
+	pool.lock()
 	defer pool.mu.Unlock()
 	b := &pool.all.buckets
 	now := b.at(time.Now())

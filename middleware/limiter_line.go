@@ -9,6 +9,7 @@ import (
 type limitLine struct {
 	buckets
 	shared         *sharedLine // nil: the limits are this process's alone
+	lent           *lentLimits // nil: nothing is lent
 	inFlight, used int         // the limit, and how many there are
 
 	// The turns: of each key one waits in a round. rounds[0] is round number; an empty one is skipped.
@@ -98,6 +99,7 @@ func (l *limitLine) exit(reserved, used *limitCost, alone bool) {
 	l.settle(reserved, used)
 	if s := l.shared; s != nil {
 		s.settle(reserved, used, alone)
+		s.keepSlot(alone)
 	}
 	l.wakeFirst()
 }

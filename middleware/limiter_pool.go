@@ -28,13 +28,16 @@ type limitKey struct {
 	name       string
 	line       *limitLine // nil: no limits of its own
 	round      int64      // its last in the pool's line
-	calls      int        // that hold a permit or wait
+	calls      int        // that hold a permit or wait, where keys are told apart
 	seen       time.Time
 }
 
 func newLimitPool(name string, cfg *LimiterConfig, fleet *limitFleet) *limitPool {
 	pool := &limitPool{name: name, cfg: cfg, fleet: fleet}
 	pool.all = limitLine{buckets: newBuckets(cfg.Limits, cfg.Burst, cfg.Ramp), inFlight: cfg.Limits.InFlight}
+	if cfg.Key == nil && fleet == nil {
+		pool.all.lent = &lentLimits{epoch: time.Now(), most: pool.all.burst}
+	}
 	if cfg.Limits != (Limits{}) {
 		fleet.join(pool, &pool.all, sharedName(cfg.Name, name), true)
 	}
@@ -44,6 +47,12 @@ func newLimitPool(name string, cfg *LimiterConfig, fleet *limitFleet) *limitPool
 		pool.ring.next, pool.ring.prev = &pool.ring, &pool.ring
 	}
 	return pool
+}
+
+// lock locks mu, with all that is lent at hand.
+func (pool *limitPool) lock() {
+	pool.mu.Lock()
+	pool.all.gather()
 }
 
 func (pool *limitPool) newKey(name string) *limitKey {

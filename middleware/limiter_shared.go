@@ -39,6 +39,7 @@ type sharedLine struct {
 	isAlone       bool
 	lone, loneOut limitCost // what was taken alone, and the part of it that an exchange under way tells
 	loneTold      limitCost // what that exchange counts of it
+	ahead         limitAhead
 }
 
 // take takes c of what the Store granted.
@@ -55,6 +56,8 @@ func (s *sharedLine) take(now time.Time, c *limitCost) bool {
 		}
 	}
 	s.slots = max(s.slots-1, 0)
+	s.ahead.calls++
+	s.ahead.took.add(c, 1)
 	return true
 }
 
@@ -93,6 +96,7 @@ func (s *sharedLine) quiet() bool {
 func (s *sharedLine) news(now time.Time) LimitNews {
 	l := s.line
 	s.ripen(now)
+	s.plan(now)
 	wants, patience := s.wants(now)
 	s.number++
 	told := s.used
@@ -130,8 +134,8 @@ func (s *sharedLine) failed() {
 	s.loneOut, s.loneTold = limitCost{}, limitCost{}
 }
 
-// wants is what the first who wait need beside what is there, and how long the first of them waits for it. What nobody needs is
-// given back.
+// wants is what the first who wait need beside what is there, and how long the first of them waits for it, and behind them what
+// is taken ahead. What nobody needs is given back.
 func (s *sharedLine) wants(now time.Time) (wants []Limits, patience time.Duration) {
 	l := s.line
 	have, slots := s.credit, s.slots+s.nextSlots
@@ -163,10 +167,15 @@ func (s *sharedLine) wants(now time.Time) (wants []Limits, patience time.Duratio
 		return len(wants) < limitsMost
 	})
 	if !more && len(wants) == 0 {
-		s.giveBack(have, slots)
+		spare := have
+		spare.add(&s.ahead.each, -s.ahead.keep)
+		s.giveBack(spare, slots-s.ahead.keep)
 	}
-	if !s.nextAt.IsZero() {
+	if s.ahead.asked = 0; !s.nextAt.IsZero() {
 		return nil, 0 // there is a place in the queue
+	}
+	if wants = s.askAhead(wants, &have, slots); s.ahead.asked > 0 {
+		patience = 0
 	}
 	return wants, patience
 }
@@ -210,22 +219,27 @@ func (s *sharedLine) apply(sent time.Time, n *LimitNews, got *SharedLimit) {
 	if !s.asked.IsZero() && !s.asked.After(sent) {
 		s.asked = time.Time{}
 	}
-	if got.Granted > 0 || len(n.Wants) == 0 {
+	needed := len(n.Wants) - s.ahead.asked
+	if got.Granted > 0 || needed == 0 {
 		s.poll = limitsPoll
 	} else {
 		s.poll = min(2*s.poll, limitsPollMax)
 	}
 	s.pollAt = now.Add(s.poll)
-	if got.Granted == len(n.Wants) && s.nextAt.IsZero() {
+	switch {
+	case got.Granted >= needed && s.nextAt.IsZero():
 		s.pollAt = now // nothing is known to stand in the way of more
 		if l.waiting > 0 && s.lacking() {
 			s.ask(now)
 		}
+	case s.ahead.asked > 0: // there is less than was thought, so that they were asked for without patience
+		s.pollAt, s.ahead = now, limitAhead{}
+		s.ask(now)
+	}
+	if got.Granted > 0 && (l.waiting == 0 || got.Granted > needed) {
+		s.fleet.mark(s, false) // to give back what nobody takes
 	}
 	if l.waiting == 0 {
-		if got.Granted > 0 {
-			s.fleet.mark(s, false) // to give it back
-		}
 		return
 	}
 	if s.untold {

@@ -71,7 +71,7 @@ func (l *Limiter) Snapshot() []LimiterState {
 }
 
 func (pool *limitPool) snapshot() []LimiterState {
-	pool.mu.Lock()
+	pool.lock()
 	defer pool.mu.Unlock()
 	now := time.Now()
 	whole := pool.all.state(now, pool.cfg.Limits)

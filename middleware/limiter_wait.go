@@ -54,7 +54,7 @@ func (pool *limitPool) tooLarge(p *permit) (what string) {
 
 // abandon takes w out of its line and gives back what p has.
 func (pool *limitPool) abandon(p *permit, w *limitWaiter) {
-	pool.mu.Lock()
+	pool.lock()
 	defer pool.mu.Unlock()
 	if l := w.in; l != nil {
 		l.leave(w)
@@ -67,7 +67,7 @@ func (pool *limitPool) abandon(p *permit, w *limitWaiter) {
 
 // look passes w if it is its turn. again is when it has to look again. Zero: somebody wakes it.
 func (pool *limitPool) look(now time.Time, p *permit, w *limitWaiter) (passed bool, again time.Time) {
-	pool.mu.Lock()
+	pool.lock()
 	defer pool.mu.Unlock()
 	if pool.pass(now, p, w) {
 		return true, again
