@@ -150,11 +150,12 @@ func ByLabel(name string) func(*llm.Request) string {
 //
 // With a Store pools of one name are one in all processes that use it, and so are their keys. A call goes when the store has
 // granted it: those that wait at a time in a process are asked for together, in order and by turns as above, and processes take
-// turns in their order of asking. A RetryAfter is by what the store knows; other processes may come in between. What is not used
-// is back within hundredths of a second. The slots of a process that died come back after SlotLease. While the store is down, or
-// where it takes longer than StoreTimeout, each process goes on with its part of the limits, by the number of processes last
-// seen, at least one call at a time; one that has never reached the store knows of no others. What went meanwhile counts when it
-// is back, as far as it has not come back with time.
+// turns in their order of asking. While half of all limits is free a process asks for as many more as came in the last 10 ms, up
+// to a 32nd of what may go at once; so calls that come often do not wait for the store. A RetryAfter is by what the store knows;
+// other processes may come in between. What is not used is back within hundredths of a second. The slots of a process that died
+// come back after SlotLease. While the store is down, or where it takes longer than StoreTimeout, each process goes on with its
+// part of the limits, by the number of processes last seen, at least one call at a time; one that has never reached the store
+// knows of no others. What went meanwhile counts when it is back, as far as it has not come back with time.
 //
 // It belongs inside retry, outside the limits on one attempt. Around several deployments it takes one permit for a call, and
 // counts what all attempts of the call used when it ends. It panics on a Limiter that NewLimiter has not made.

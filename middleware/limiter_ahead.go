@@ -9,8 +9,9 @@ type limitAhead struct {
 	since time.Time
 
 	each  limitCost // for a call
-	keep  int       // calls for which it may be here
-	asked int       // calls for which the exchange under way asks
+	keep  int       // calls for which it may be here, and slots for as many of them as may be under way at once
+	slots int
+	asked int // calls for which the exchange under way asks
 }
 
 // aheadPart is how much of what may go at once, and of calls in flight, a process has ahead at most, as its inverse.
@@ -29,10 +30,10 @@ func (s *sharedLine) plan(now time.Time) {
 	}
 	often := time.Duration(a.calls) * limitsPause / max(now.Sub(a.since), 1)
 	keep := min(2*a.calls, int(min(often, limitsMost)))
-	free := s.left(now)
+	slots, free := 0, s.left(now)
 	if l.inFlight > 0 {
-		keep = min(keep, l.inFlight/aheadPart)
-		if 2*free.InFlight < l.inFlight {
+		slots = min(keep, l.inFlight/aheadPart)
+		if slots == 0 || 2*free.InFlight < l.inFlight {
 			return
 		}
 	}
@@ -46,7 +47,7 @@ func (s *sharedLine) plan(now time.Time) {
 			return
 		}
 	}
-	s.ahead.keep = keep
+	s.ahead.keep, s.ahead.slots = keep, slots
 }
 
 // askAhead is wants with those for which there is less here than planned, beside what is here and needed by nobody.
@@ -58,13 +59,10 @@ func (s *sharedLine) askAhead(wants []Limits, have *limitCost, slots int) []Limi
 			there = min(there, have[i]/n)
 		}
 	}
-	if s.line.inFlight > 0 {
-		there = min(there, slots)
-	}
 	a.asked = min(a.keep-there, limitsMost-len(wants))
 	for i := range a.asked {
 		slot := 0
-		if s.line.inFlight > 0 && there+i >= slots {
+		if slots+i < a.slots {
 			slot = 1
 		}
 		wants = append(wants, a.each.limits(slot))
@@ -74,7 +72,7 @@ func (s *sharedLine) askAhead(wants []Limits, have *limitCost, slots int) []Limi
 
 // keepSlot keeps the slot of a call that has ended for the next one.
 func (s *sharedLine) keepSlot(alone bool) {
-	if !alone && s.line.inFlight > 0 && s.slots < s.ahead.keep {
+	if !alone && s.slots < s.ahead.slots {
 		s.slots++
 	}
 }

@@ -169,7 +169,7 @@ func (s *sharedLine) wants(now time.Time) (wants []Limits, patience time.Duratio
 	if !more && len(wants) == 0 {
 		spare := have
 		spare.add(&s.ahead.each, -s.ahead.keep)
-		s.giveBack(spare, slots-s.ahead.keep)
+		s.giveBack(spare, slots-s.ahead.slots)
 	}
 	if s.ahead.asked = 0; !s.nextAt.IsZero() {
 		return nil, 0 // there is a place in the queue

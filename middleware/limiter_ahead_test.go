@@ -1,0 +1,131 @@
+package middleware_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelchain/llm"
+	"github.com/modelchain/llm/llmtest"
+	"github.com/modelchain/llm/llmtest/storetest"
+	"github.com/modelchain/llm/middleware"
+)
+
+// within takes a time for each call.
+func within(d time.Duration) llm.Caller {
+	return llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+		takes := time.NewTimer(d)
+		defer takes.Stop()
+		<-takes.C
+		return &llm.Response{Parts: []llm.Part{llm.Text("ok")}, Usage: llm.Usage{Input: 10, Output: 1}}, nil
+	})
+}
+
+func TestCallsThatComeOftenDoNotEachWaitForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewLimits()
+		cfg := middleware.LimiterConfig{Limits: middleware.Limits{Requests: 600_000, Tokens: 600_000_000, InFlight: 1000}}
+		mine, other := sharing(t, store, cfg), sharing(t, store, cfg)
+		chat := llm.New(mine.Stage("")).Then(&llm.Deployment{Name: "d", Caller: within(100 * time.Microsecond)})
+		llm.New(other.Stage("")).Then(&llm.Deployment{Name: "d", Caller: llmtest.Script()})
+		llmtest.Advance(31 * time.Second)
+		before := store.Exchanges()
+		for range 2000 {
+			answer(t, chat)
+		}
+		if n := store.Exchanges() - before; n > 60 {
+			t.Errorf("2000 calls in 200 ms needed %d exchanges, want one each 10 ms beside the first few", n)
+		}
+		llmtest.Advance(31 * time.Second)
+		for who, l := range map[string]*middleware.Limiter{"here": mine, "elsewhere": other} {
+			want := middleware.Limits{Requests: 10_000, Tokens: 100_000_000, InFlight: 1000}
+			if got := l.Snapshot()[0]; got.Left != want {
+				t.Errorf("%s there is left %+v after all calls have ended, want %+v", who, got.Left, want)
+			}
+		}
+	})
+}
+
+// What a second allows is 10 requests: there is nothing to spare.
+func TestNothingIsTakenAheadOfSlowLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := replicas(t, 2, storetest.NewLimits(), perMinute(600), llmtest.Script())
+		began := time.Now()
+		for range 5 {
+			answer(t, fleet[0])
+		}
+		for range 5 {
+			answer(t, fleet[1])
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("ten calls of two replicas waited %v", d)
+		}
+	})
+}
+
+// A process has its share ahead when the others take all the rest.
+func TestLimitsHoldWhereReplicasTakeAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const replicasOf, callers, lasts = 4, 40, 3 * time.Second
+		cfg := middleware.LimiterConfig{Limits: middleware.Limits{Requests: 60_000, InFlight: 320}}
+		var calls, now, most atomic.Int64
+		model := llm.CallerFunc(func(ctx context.Context, r *llm.Request) (*llm.Response, error) {
+			calls.Add(1)
+			n := now.Add(1)
+			defer now.Add(-1)
+			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+			}
+			return within(20*time.Millisecond).Call(ctx, r)
+		})
+		fleet := replicas(t, replicasOf, storetest.NewLimits(), cfg, model)
+		ctx, cancel := context.WithTimeout(t.Context(), lasts)
+		defer cancel()
+		var all sync.WaitGroup
+		for i := range replicasOf * callers {
+			all.Go(func() {
+				for err := error(nil); err == nil; {
+					_, err = fleet[i%replicasOf].Call(ctx, limiterAsk("", 1))
+				}
+			})
+		}
+		all.Wait()
+		if n := calls.Load(); n > 4000 || n < 3900 {
+			t.Errorf("%d calls in %v, want all of the 4000 that a burst of 1000 and 1000 a second allow", n, lasts)
+		}
+		if n := most.Load(); n > 160 {
+			t.Errorf("%d calls at once of %d callers", n, replicasOf*callers)
+		}
+	})
+}
+
+// Calls that need no waiting do without the mutex of the pool. None may be forgotten by the one that ends, and none too many
+// may go.
+func TestSlotsOfManyGoroutinesAreCountedAndGivenBack(t *testing.T) {
+	const callers, each, slots = 16, 3000, 3
+	var now atomic.Int64
+	l, chat := limited(middleware.LimiterConfig{Limits: middleware.Limits{Requests: 1e9, Output: 1e12, InFlight: slots}},
+		llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
+			defer now.Add(-1)
+			if n := now.Add(1); n > slots {
+				t.Errorf("%d at once", n)
+			}
+			runtime.Gosched()
+			return &llm.Response{Parts: []llm.Part{llm.Text("ok")}, Usage: llm.Usage{Input: 1, Output: 1}}, nil
+		}))
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range each {
+				answer(t, chat)
+			}
+		})
+	}
+	all.Wait()
+	if s := l.Snapshot()[0]; s.InFlight != 0 || s.Waiting != 0 || s.Left.InFlight != slots {
+		t.Errorf("in the end there is %+v", s)
+	}
+}
