@@ -55,7 +55,8 @@ type permit struct {
 	key   *limitKey
 	cost  limitCost
 	began time.Time
-	keyed bool // the key's part is taken, or there is none
+	keyed bool      // the key's part is taken, or there is none
+	part  *lentPart // it may be given back there. nil: it may not
 
 	keyAlone, allAlone bool // no Store was asked that should be, for the part of the key and that of the pool
 }
@@ -69,7 +70,7 @@ func (s *limiter) take(ctx context.Context, r *llm.Request) (p permit, fast bool
 	}
 	p.began = time.Now()
 	pool := s.pool
-	if pool.all.lent.take(p.began, &p.cost) {
+	if p.part = pool.all.lent.take(p.began, &p.cost); p.part != nil {
 		p.key, p.keyed = pool.rest, true
 		return p, true
 	}
@@ -82,7 +83,7 @@ func (s *limiter) take(ctx context.Context, r *llm.Request) (p permit, fast bool
 	p.keyed = p.key.line == nil || p.key.line.enter(p.began, &p.cost, &p.keyAlone)
 	fast = p.keyed && pool.all.enter(p.began, &p.cost, &p.allAlone)
 	if fast {
-		pool.all.lend()
+		p.part = pool.all.lend(&p.cost)
 	}
 	return p, fast
 }
@@ -134,7 +135,7 @@ func (s *limiter) atMost(output, input int) int {
 
 // release gives a permit back, of which used was used.
 func (s *limiter) release(p *permit, used limitCost) {
-	done, missed := s.pool.all.lent.giveBack(&p.cost, &used)
+	done, missed := s.pool.all.lent.giveBack(p.part, &p.cost, &used)
 	if done && !missed {
 		return
 	}

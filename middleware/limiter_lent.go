@@ -2,57 +2,80 @@ package middleware
 
 import (
 	"math"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // lentLimits is what calls take and give back without the mutex of the pool, so that those of many goroutines do not wait for
-// each other: what there surely is for a millisecond. Whoever locks the mutex takes it all back first, and knows then all that
-// was taken.
+// each other: what there surely is for a millisecond, in parts of which each processor mostly has one for itself. Whoever locks
+// the mutex takes it all back first, and knows then all that was taken.
 type lentLimits struct {
 	epoch time.Time
-	most  limitCost // that can be there. 0: not limited
-
+	most  limitCost    // that can be there. 0: not limited
 	until atomic.Int64 // in ns since epoch. 0: nothing is lent
-	left  [lentMeters]atomic.Int64
+	parts []lentPart
+	near  sync.Pool // of *lentPart: which one to take
 
-	given [lentMeters]int // the mutex guards it
+	given [][lentMeters]int // to each part. The mutex guards it
 }
 
-// lentSlots is where calls in flight are counted.
+type lentPart struct {
+	left [lentMeters]atomic.Int64
+	back [numMeters]atomic.Int64 // of what was reserved. Nobody takes it from here: a full meter would have more than fits in
+	_    [7]int64                // no two parts have a cache line together
+}
+
 const (
-	lentSlots  = numMeters
+	lentSlots  = numMeters // where calls in flight are counted
 	lentMeters = numMeters + 1
+	lentCalls  = 8 // like the last one for which a part needs room, or else nothing is lent
 )
 
-// take takes all of c and a slot, or nothing.
-func (o *lentLimits) take(now time.Time, c *limitCost) bool {
+func newLentLimits(most limitCost) *lentLimits {
+	n := min(runtime.GOMAXPROCS(0), 8)
+	o := &lentLimits{epoch: time.Now(), most: most, parts: make([]lentPart, n), given: make([][lentMeters]int, n)}
+	var next atomic.Uint32
+	o.near.New = func() any { return &o.parts[next.Add(1)%uint32(n)] } //nolint:gosec // n is at most 8
+	return o
+}
+
+func (o *lentLimits) part() *lentPart {
+	p, _ := o.near.Get().(*lentPart)
+	o.near.Put(p)
+	return p
+}
+
+// take takes all of c and a slot, or nothing. The part is the one that it is given back to.
+func (o *lentLimits) take(now time.Time, c *limitCost) *lentPart {
 	if o == nil || int64(now.Sub(o.epoch)) >= o.until.Load() {
-		return false
+		return nil
 	}
-	if o.left[lentSlots].Add(-1) < 0 {
-		o.left[lentSlots].Add(1)
-		return false
+	p := o.part()
+	if p.left[lentSlots].Add(-1) < 0 {
+		p.left[lentSlots].Add(1)
+		return nil
 	}
 	for i, n := range c {
-		if o.most[i] == 0 || o.left[i].Add(-int64(n)) >= 0 {
+		if o.most[i] == 0 || p.left[i].Add(-int64(n)) >= 0 {
 			continue
 		}
 		for j := range i + 1 {
 			if o.most[j] > 0 {
-				o.left[j].Add(int64(c[j]))
+				p.left[j].Add(int64(c[j]))
 			}
 		}
-		o.left[lentSlots].Add(1)
-		return false
+		p.left[lentSlots].Add(1)
+		return nil
 	}
-	return true
+	return p
 }
 
 // giveBack ends a permit of which used was used. done: it did. missed: what is lent was taken back at the same time, by one who
 // may not have seen what this call gave back.
-func (o *lentLimits) giveBack(reserved, used *limitCost) (done, missed bool) {
-	if o == nil || o.until.Load() == 0 {
+func (o *lentLimits) giveBack(p *lentPart, reserved, used *limitCost) (done, missed bool) {
+	if p == nil || o.until.Load() == 0 {
 		return false, false
 	}
 	for i := range used {
@@ -62,45 +85,40 @@ func (o *lentLimits) giveBack(reserved, used *limitCost) (done, missed bool) {
 	}
 	for i := range used {
 		if back := reserved[i] - used[i]; back > 0 && o.most[i] > 0 {
-			o.add(i, back)
+			p.back[i].Add(int64(back))
 		}
 	}
-	o.left[lentSlots].Add(1)
+	p.left[lentSlots].Add(1)
 	return true, o.until.Load() == 0
 }
 
-// add gives back n of a meter: what comes back to a full one is lost.
-func (o *lentLimits) add(i, n int) {
-	for {
-		left := o.left[i].Load()
-		if o.left[i].CompareAndSwap(left, max(left, min(left+int64(n), int64(o.most[i])))) {
-			return
-		}
-	}
-}
-
-// lend lends what there surely is, while nobody waits.
-func (l *limitLine) lend() {
+// lend lends what there surely is, while nobody waits and there is plenty, after a call took c, which may go back to the part.
+func (l *limitLine) lend(c *limitCost) *lentPart {
 	o := l.lent
 	if o == nil || !l.isSure || l.waiting > 0 || l.share < 1 {
-		return
+		return nil
 	}
-	for i := range l.sure {
-		if o.most[i] > 0 {
-			o.lend(i, l.sure[i])
+	var each [lentMeters]int
+	each[lentSlots] = math.MaxInt32
+	if l.inFlight > 0 {
+		each[lentSlots] = (l.slots() - l.used) / len(o.parts)
+	}
+	for i, n := range l.sure {
+		if each[i] = n / len(o.parts); o.most[i] > 0 && each[i] < lentCalls*c[i] {
+			return nil
 		}
 	}
-	slots := math.MaxInt32
-	if l.inFlight > 0 {
-		slots = l.slots() - l.used
+	if each[lentSlots] < lentCalls {
+		return nil
 	}
-	o.lend(lentSlots, slots)
+	for at := range o.parts {
+		for i, n := range each {
+			o.given[at][i] = n
+			o.parts[at].left[i].Add(int64(n))
+		}
+	}
 	o.until.Store(int64(l.synced.Add(closely).Sub(o.epoch)))
-}
-
-func (o *lentLimits) lend(i, n int) {
-	o.given[i] = n
-	o.left[i].Add(int64(n))
+	return o.part()
 }
 
 // gather takes back what is lent, and what was given back too late to be seen the last time.
@@ -111,21 +129,28 @@ func (l *limitLine) gather() {
 	}
 	o.until.Store(0)
 	more := false
-	for i := range o.left {
-		if o.given[i] == 0 && o.left[i].Load() == 0 {
-			continue
+	for at := range o.parts {
+		p, given := &o.parts[at], &o.given[at]
+		for i := range given {
+			took := given[i] - swapped(&p.left[i])
+			if given[i] = 0; i < numMeters {
+				took -= swapped(&p.back[i])
+				l.sure[i] = min(l.sure[i]-took, l.burst[i])
+				l.owed[i] += took
+			} else {
+				l.used += took
+			}
+			more = more || took < 0
 		}
-		took := o.given[i] - int(o.left[i].Swap(0))
-		o.given[i] = 0
-		more = more || took < 0
-		if i == lentSlots {
-			l.used += took
-			continue
-		}
-		l.sure[i] = min(l.sure[i]-took, l.burst[i])
-		l.owed[i] += took
 	}
 	if more {
 		l.wakeFirst()
 	}
+}
+
+func swapped(n *atomic.Int64) int {
+	if n.Load() == 0 {
+		return 0
+	}
+	return int(n.Swap(0))
 }
