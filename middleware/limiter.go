@@ -130,9 +130,9 @@ func ByLabel(name string) func(*llm.Request) string {
 // count against the limits of a pool. "" is that of the deployment's Quota, or of the deployment where it has none; stages with
 // the same name for a pool share that, whatever is beneath them. Around several deployments or none, "" is such a name too.
 //
-// A permit reserves a request, the input as it is estimated, and the longest answer. When the attempt has ended, what it
-// really used takes their place, also more than was reserved. If it was turned away the tokens come back, and the request too
-// if it never reached the provider. What cannot be known stays reserved.
+// A permit reserves a request, the input as it is estimated, and the longest answer. When the attempt has ended, what it really
+// used takes their place, also more than was reserved, up to what a minute brings. If it was turned away the tokens come back,
+// and the request too if it never reached the provider. What cannot be known stays reserved.
 //
 // A call for which there is no room waits for its turn: in order within a key, one by one between keys. It does so only if its
 // turn comes while there is time for the attempt (see [llm.Request.Ask]; a fallback's next route keeps its share) and within

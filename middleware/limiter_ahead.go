@@ -47,7 +47,7 @@ func (s *sharedLine) plan(now time.Time) {
 			return
 		}
 	}
-	s.ahead.keep, s.ahead.slots = keep, slots
+	s.ahead.keep, s.ahead.slots = keep, min(keep, slots)
 }
 
 // askAhead is wants with those for which there is less here than planned, beside what is here and needed by nobody.

@@ -22,7 +22,10 @@ var meterNames = [numMeters]string{"requests", "input tokens", "output tokens", 
 // limitCost is what a call takes of each.
 type limitCost [numMeters]int
 
+// costOf holds back numbers that are none: no sum of two of them is beyond what an int holds.
 func costOf(requests, input, output int) limitCost {
+	const most = math.MaxInt >> 4
+	input, output = min(max(input, 0), most), min(max(output, 0), most)
 	return limitCost{requests, input, output, input + output}
 }
 
@@ -195,14 +198,18 @@ func (b *buckets) takeSure(now time.Time, c *limitCost) bool {
 	return true
 }
 
-// charge takes n, also what is not there, or gives it back if it is below 0.
+// charge takes n, also what is not there, up to what a minute brings, or gives it back if it is below 0.
 func (b *buckets) charge(i int, now time.Time, n int) {
 	l := b.of[i]
 	if l == nil || n == 0 {
 		return
 	}
-	for ; n > b.burst[i]; n -= b.burst[i] { // it refuses more at a time
-		l.ReserveN(now, b.burst[i])
+	if n > 0 {
+		n = min(n, max(int(l.TokensAt(now))+b.minute[i], 0))
+	}
+	if n > b.burst[i] {
+		l.SetBurstAt(now, n) // it refuses more at a time
+		defer l.SetBurstAt(now, b.burst[i])
 	}
 	l.ReserveN(now, n)
 }

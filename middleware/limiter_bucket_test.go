@@ -110,7 +110,7 @@ func TestAWaitIsExact(t *testing.T) {
 				b, now := newBuckets(Limits{Tokens: perMinute}, time.Second, 0), time.Now()
 				b.grow(now, share, cutStep, cutEvery)
 				c := costOf(0, 0, b.burst[perToken])
-				b.charge(perToken, now, 3*c[perToken])
+				b.charge(perToken, now, 2*c[perToken])
 				wait, _ := b.wait(now, &limitCost{}, &c)
 				early, late := b, b
 				early.of[perToken], late.of[perToken] = copyOf(&b, now), copyOf(&b, now)
@@ -125,8 +125,7 @@ func TestAWaitIsExact(t *testing.T) {
 // copyOf is a limiter in the state of that of tokens.
 func copyOf(b *buckets, now time.Time) *rate.Limiter {
 	l := rate.NewLimiter(b.of[perToken].Limit(), b.burst[perToken])
-	l.ReserveN(now, b.burst[perToken]) // in debt as b is
-	for range 2 {
+	for range 2 { // in debt as b is
 		l.ReserveN(now, b.burst[perToken])
 	}
 	return l

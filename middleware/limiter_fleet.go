@@ -168,7 +168,7 @@ func (f *limitFleet) renew(now time.Time) {
 	for _, s := range lines {
 		s.pool.mu.Lock()
 		every := limitsRefresh
-		holds := s.line.used > 0 && s.line.inFlight > 0
+		holds := s.line.inFlight > 0 && s.line.used+s.slots+s.nextSlots > 0
 		if holds {
 			every = f.cfg.SlotLease / 4
 		}

@@ -128,8 +128,10 @@ func (s *sharedLine) news(now time.Time) LimitNews {
 	return n
 }
 
-// failed is what becomes of an exchange without an answer: what it may have been granted is not told by the next one.
+// failed is what becomes of an exchange without an answer: what it may have been granted is not told by the next one. Slots that
+// no call has may be another process's by then.
 func (s *sharedLine) failed() {
+	s.slots, s.nextSlots = 0, 0
 	s.lone.add(&s.loneOut, 1)
 	s.loneOut, s.loneTold = limitCost{}, limitCost{}
 }
@@ -236,7 +238,7 @@ func (s *sharedLine) apply(sent time.Time, n *LimitNews, got *SharedLimit) {
 		s.pollAt, s.ahead = now, limitAhead{}
 		s.ask(now)
 	}
-	if got.Granted > 0 && (l.waiting == 0 || got.Granted > needed) {
+	if got.Granted > 0 && l.waiting == 0 || s.ahead.keep > 0 {
 		s.fleet.mark(s, false) // to give back what nobody takes
 	}
 	if l.waiting == 0 {

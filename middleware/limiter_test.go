@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -284,6 +285,29 @@ func TestLimiterAroundSeveralDeploymentsCountsEveryAttempt(t *testing.T) {
 		}
 		if s := l.Snapshot()[0]; s.Left.Requests != 98 || s.Left.Tokens != 10_000-280 {
 			t.Errorf("%v", s)
+		}
+	})
+}
+
+func TestARequestBeyondAllNumbersIsUnsupported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, chat := limited(middleware.LimiterConfig{Limits: middleware.Limits{Tokens: 60_000}}, llmtest.Script())
+		_, err := chat.Call(t.Context(), limiterAsk("", math.MaxInt))
+		if e := llm.AsError(err); e == nil || e.Class != llm.Unsupported || !e.Skipped {
+			t.Errorf("a request for %d tokens of 60,000 a minute ends with %v", math.MaxInt, err)
+		}
+	})
+}
+
+// A provider may say that it used what nobody can. The pool is not held up for it longer than for a minute's worth.
+func TestUsageBeyondAllNumbersCostsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, chat := limited(middleware.LimiterConfig{Limits: middleware.Limits{Output: 60, Tokens: 600}}, llmtest.Script(used(math.MaxInt, math.MaxInt)))
+		if _, err := chat.Call(t.Context(), limiterAsk("", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if left := l.Snapshot()[0].Left; left.Output != -60 || left.Tokens != -600 {
+			t.Errorf("left is %+v, want a minute's limit to be missing", left)
 		}
 	})
 }
