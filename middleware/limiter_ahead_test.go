@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,12 +17,9 @@ import (
 
 // within takes a time for each call.
 func within(d time.Duration) llm.Caller {
-	return llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
-		takes := time.NewTimer(d)
-		defer takes.Stop()
-		<-takes.C
-		return &llm.Response{Parts: []llm.Part{llm.Text("ok")}, Usage: llm.Usage{Input: 10, Output: 1}}, nil
-	})
+	step := used(10, 1)
+	step.Delay = d
+	return llmtest.Script(step)
 }
 
 func TestCallsThatComeOftenDoNotEachWaitForTheStore(t *testing.T) {
@@ -184,32 +180,4 @@ func TestASlotThatWaitsForItsTimeIsHeld(t *testing.T) {
 		all.Go(func() { call(fleet[1], "slow") })
 		all.Wait()
 	})
-}
-
-// Calls that need no waiting do without the mutex of the pool. None may be forgotten by the one that ends, and none too many
-// may go.
-func TestSlotsOfManyGoroutinesAreCountedAndGivenBack(t *testing.T) {
-	const callers, each, slots = 16, 3000, 3
-	var now atomic.Int64
-	l, chat := limited(middleware.LimiterConfig{Limits: middleware.Limits{Requests: 1e9, Output: 1e12, InFlight: slots}},
-		llm.CallerFunc(func(context.Context, *llm.Request) (*llm.Response, error) {
-			defer now.Add(-1)
-			if n := now.Add(1); n > slots {
-				t.Errorf("%d at once", n)
-			}
-			runtime.Gosched()
-			return &llm.Response{Parts: []llm.Part{llm.Text("ok")}, Usage: llm.Usage{Input: 1, Output: 1}}, nil
-		}))
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			for range each {
-				answer(t, chat)
-			}
-		})
-	}
-	all.Wait()
-	if s := l.Snapshot()[0]; s.InFlight != 0 || s.Waiting != 0 || s.Left.InFlight != slots {
-		t.Errorf("in the end there is %+v", s)
-	}
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,12 +14,12 @@ import (
 // the mutex takes it all back first, and knows then all that was taken.
 type lentLimits struct {
 	epoch time.Time
-	most  limitCost    // that can be there. 0: not limited
+	limit limitCost    // of each meter. 0: none
 	until atomic.Int64 // in ns since epoch. 0: nothing is lent
 	parts []lentPart
 	near  sync.Pool // of *lentPart: which one to take
 
-	given [][lentMeters]int // to each part. The mutex guards it
+	given [lentMeters]int // to each part. The mutex guards it
 }
 
 type lentPart struct {
@@ -33,9 +34,9 @@ const (
 	lentCalls  = 8 // like the last one for which a part needs room, or else nothing is lent
 )
 
-func newLentLimits(most limitCost) *lentLimits {
+func newLentLimits(limit limitCost) *lentLimits {
 	n := min(runtime.GOMAXPROCS(0), 8)
-	o := &lentLimits{epoch: time.Now(), most: most, parts: make([]lentPart, n), given: make([][lentMeters]int, n)}
+	o := &lentLimits{epoch: time.Now(), limit: limit, parts: make([]lentPart, n)}
 	var next atomic.Uint32
 	o.near.New = func() any { return &o.parts[next.Add(1)%uint32(n)] } //nolint:gosec // n is at most 8
 	return o
@@ -58,11 +59,11 @@ func (o *lentLimits) take(now time.Time, c *limitCost) *lentPart {
 		return nil
 	}
 	for i, n := range c {
-		if o.most[i] == 0 || p.left[i].Add(-int64(n)) >= 0 {
+		if o.limit[i] == 0 || p.left[i].Add(-int64(n)) >= 0 {
 			continue
 		}
 		for j := range i + 1 {
-			if o.most[j] > 0 {
+			if o.limit[j] > 0 {
 				p.left[j].Add(int64(c[j]))
 			}
 		}
@@ -79,12 +80,12 @@ func (o *lentLimits) giveBack(p *lentPart, reserved, used *limitCost) (done, mis
 		return false, false
 	}
 	for i := range used {
-		if used[i] > reserved[i] && o.most[i] > 0 {
+		if used[i] > reserved[i] && o.limit[i] > 0 {
 			return false, false
 		}
 	}
 	for i := range used {
-		if back := reserved[i] - used[i]; back > 0 && o.most[i] > 0 {
+		if back := reserved[i] - used[i]; back > 0 && o.limit[i] > 0 {
 			p.back[i].Add(int64(back))
 		}
 	}
@@ -98,22 +99,22 @@ func (l *limitLine) lend(c *limitCost) *lentPart {
 	if o == nil || !l.isSure || l.waiting > 0 || l.share < 1 {
 		return nil
 	}
-	var each [lentMeters]int
-	each[lentSlots] = math.MaxInt32
+	slots := math.MaxInt32
 	if l.inFlight > 0 {
-		each[lentSlots] = (l.slots() - l.used) / len(o.parts)
+		slots = l.slots() - l.used
 	}
-	for i, n := range l.sure {
-		if each[i] = n / len(o.parts); o.most[i] > 0 && each[i] < lentCalls*c[i] {
-			return nil
-		}
-	}
+	each := [lentMeters]int{lentSlots: slots / len(o.parts)}
 	if each[lentSlots] < lentCalls {
 		return nil
 	}
+	for i, n := range l.sure {
+		if each[i] = n / len(o.parts); o.limit[i] > 0 && each[i] < lentCalls*c[i] {
+			return nil
+		}
+	}
+	o.given = each
 	for at := range o.parts {
 		for i, n := range each {
-			o.given[at][i] = n
 			o.parts[at].left[i].Add(int64(n))
 		}
 	}
@@ -128,22 +129,26 @@ func (l *limitLine) gather() {
 		return
 	}
 	o.until.Store(0)
-	more := false
+	var took [lentMeters]int
+	for i, n := range o.given {
+		took[i] = n * len(o.parts)
+	}
+	o.given = [lentMeters]int{}
 	for at := range o.parts {
-		p, given := &o.parts[at], &o.given[at]
-		for i := range given {
-			took := given[i] - swapped(&p.left[i])
-			if given[i] = 0; i < numMeters {
-				took -= swapped(&p.back[i])
-				l.sure[i] = min(l.sure[i]-took, l.burst[i])
-				l.owed[i] += took
-			} else {
-				l.used += took
-			}
-			more = more || took < 0
+		p := &o.parts[at]
+		for i := range p.left {
+			took[i] -= swapped(&p.left[i])
+		}
+		for i := range p.back {
+			took[i] -= swapped(&p.back[i])
 		}
 	}
-	if more {
+	for i := range l.sure {
+		l.sure[i] = min(l.sure[i]-took[i], l.burst[i])
+		l.owed[i] += took[i]
+	}
+	l.used += took[lentSlots]
+	if slices.Min(took[:]) < 0 {
 		l.wakeFirst()
 	}
 }

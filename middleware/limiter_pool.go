@@ -36,7 +36,7 @@ func newLimitPool(name string, cfg *LimiterConfig, fleet *limitFleet) *limitPool
 	pool := &limitPool{name: name, cfg: cfg, fleet: fleet}
 	pool.all = limitLine{buckets: newBuckets(cfg.Limits, cfg.Burst, cfg.Ramp), inFlight: cfg.Limits.InFlight}
 	if cfg.Key == nil && fleet == nil {
-		pool.all.lent = newLentLimits(pool.all.burst)
+		pool.all.lent = newLentLimits(pool.all.minute)
 	}
 	if cfg.Limits != (Limits{}) {
 		fleet.join(pool, &pool.all, sharedName(cfg.Name, name), true)
